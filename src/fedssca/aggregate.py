@@ -1,0 +1,83 @@
+"""From the clients' payloads to one message: `encode` runs at the client, `decode` at the server.
+
+The two halves of a mechanism stand together, so that privacy wrappers change both at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedssca.algorithm import Algorithm, Message, Request
+from fedssca.problem import Array, Batch, Vertical
+
+__all__ = ["Aggregator", "blocks", "open_collection", "plain_sum"]
+
+
+class Aggregator(NamedTuple):
+    """How messages travel and meet."""
+
+    encode: Callable[[Any], Any]
+    decode: Callable[[Request, Sequence[Any]], Message]
+
+
+def add(left: Message, right: Message) -> Message:
+    """Leaf by leaf."""
+    return jax.tree.map(jnp.add, left, right)
+
+
+plain_sum = Aggregator(encode=lambda message: message, decode=lambda _, all: reduce(add, all))
+"""Messages in the clear, added in the order of the clients."""
+
+
+def blocks(split: Vertical) -> Aggregator:
+    """Parties that hold columns: one speaks for w_0 and the scalars, each for its own block.
+
+    A payload is (block number -> message of that block); decoding puts the blocks in their places.
+    """
+
+    def decode(request: Request, payloads: Sequence[dict[int, Message]]) -> Message:
+        size = request.w.size
+        parts = {block: message for payload in payloads for block, message in payload.items()}
+
+        def place(*pieces: Array) -> Array:
+            whole = jnp.zeros((*pieces[0].shape[:-1], size), pieces[0].dtype)
+            for piece, positions in zip(pieces, split.blocks, strict=True):
+                whole = whole.at[..., positions].set(piece)
+            return whole
+
+        in_order = [parts[block].vectors for block in range(len(split.blocks))]
+        return Message(parts[0].scalars, jax.tree.map(place, *in_order))
+
+    return Aggregator(encode=lambda payload: payload, decode=decode)
+
+
+def open_collection(split: Vertical, algorithm: Algorithm) -> Aggregator:
+    """One-step collection: the server itself applies the chain rule to h_i and dh_i/dw_i."""
+
+    @jax.jit
+    def decode(request: Request, payloads: Sequence[dict[str, Any]]) -> Message:
+        points = [request.w[positions] for positions in split.blocks]
+
+        def terms(w: Array, batch: Batch) -> Array:
+            hs = []
+            for i, (h, jacobian) in enumerate(zip(batch["h"], batch["jacobian"], strict=True)):
+                own = w[split.blocks[i + 1]]
+                if split.linear:
+                    hs.append(split.locals[i](own, jacobian))
+                else:
+                    hs.append(h + jnp.einsum("bhd,d->bh", jacobian, own - points[i + 1]))
+            return split.head(w[split.blocks[0]], hs, batch)
+
+        batch: Batch = dict(payloads[0]["columns"])
+        batch["h"] = [payload["h"] for payload in payloads]
+        batch["jacobian"] = [payload["jacobian"] for payload in payloads]
+        rows = len(payloads[0]["h"])
+        batch["weight"] = jnp.full(rows, 1 / rows, request.w.dtype)
+        return algorithm.reply(terms, request, batch)
+
+    return Aggregator(encode=lambda payload: payload, decode=decode)

@@ -1,0 +1,74 @@
+"""The seam between methods and the loop: an Algorithm is a small tuple of pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from fedssca.problem import Array, Batch, Problem, Terms
+
+__all__ = ["Algorithm", "Message", "Request", "State", "start"]
+
+
+class State(NamedTuple):
+    """What the server keeps between rounds; all of it goes into a checkpoint."""
+
+    round: Array
+    """Updates done: the coming round is t = round + 1."""
+    w: Array
+    memory: Any
+    """The method's own: running averages, penalty stage, ..."""
+    slack: Array
+    multipliers: Array
+
+
+class Request(NamedTuple):
+    """What the server publishes at the start of a round."""
+
+    round: Array
+    """t = 1, 2, ..."""
+    w: Array
+    """The point w(t); a party that holds columns gets its own block only."""
+
+
+class Message(NamedTuple):
+    """What a client sends. Messages of different clients add up."""
+
+    scalars: Any
+    """Numbers about the batch as a whole (values of terms)."""
+    vectors: Any
+    """Arrays whose last axis runs over the parameters (gradients): party i sends its own block."""
+
+
+class Algorithm(NamedTuple):
+    """One method. `reply` runs at a client, all else at the server; none has a side effect."""
+
+    name: str
+    batch: int
+    """B, the samples that a client draws for one local step."""
+    steps: int
+    """E, the local steps in a round."""
+    init: Callable[[Array], State]
+    request: Callable[[State], Request]
+    reply: Callable[[Terms, Request, Batch], Message]
+    """Message of a client (or of one block of w) from the terms as a function of its parameters."""
+    update: Callable[[State, Message], State]
+    """The next state from the sum of all messages."""
+
+    @property
+    def pooled(self) -> bool:
+        """With one step the message is a sum over samples: a simulator may join all batches."""
+        return self.steps == 1
+
+
+def start(problem: Problem, w: Array, memory: Any) -> State:
+    """The state before round 1."""
+    none = jnp.zeros(problem.constraints, w.dtype)
+    return State(jnp.zeros((), jnp.int32), w, memory, none, none)
+
+
+def publish(state: State) -> Request:
+    """The usual request: the point w(t) and the number t of the round."""
+    return Request(state.round + 1, state.w)

@@ -1,0 +1,162 @@
+"""From a Config to the objects that a run needs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedssca import config as cfg
+from fedssca.algorithm import Algorithm
+from fedssca.baselines import sgd
+from fedssca.constraints import Constraint, loss_at_most
+from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample, load
+from fedssca.errors import UserError
+from fedssca.models import classifier, linear, mlp
+from fedssca.problem import Problem
+from fedssca.runtime.fused import Fused
+from fedssca.runtime.local import Local
+from fedssca.schedule import power
+from fedssca.ssca import ssca
+from fedssca.surrogate import Surrogate, diagonal, first_order
+
+__all__ = ["CONSTRAINTS", "RUNTIMES", "Job", "build"]
+
+CONSTRAINTS: dict[str, Callable[[cfg.Constraint], list[Constraint]]] = {
+    "loss": lambda entry: loss_at_most(entry.limit),
+}
+RUNTIMES: dict[str, Any] = {"fused": Fused, "local": Local}
+
+
+class Job(NamedTuple):
+    """All parts of a run."""
+
+    dataset: Dataset
+    clients: Rows | Columns
+    problem: Problem
+    algorithm: Algorithm
+
+
+def build(config: cfg.Config) -> Job:
+    """Load the data, share it out, write down the problem, choose the method."""
+    if config.algorithm.rounds < 1:
+        raise UserError(f"algorithm.rounds = {config.algorithm.rounds}: at least 1 is needed")
+    choose(RUNTIMES, config.run.runtime, "run.runtime")
+    choose({"float32": 0, "float64": 0}, config.run.precision, "run.precision")
+    limits = [c for entry in config.problem.constraint for c in _constraint(entry)]
+    dataset = _load(config.data, config.run.seed)
+    clients = _share_out(config.data, dataset, config.run.seed)
+    problem = classifier(
+        _model(config, dataset),
+        limits,
+        objective=config.problem.objective,
+        l2=config.problem.l2,
+        features=clients.blocks if isinstance(clients, Columns) else None,
+        seed=config.run.seed,
+    )
+    return Job(dataset, clients, problem, _algorithm(config, problem))
+
+
+def choose(table: dict[str, Any], name: str, key: str) -> Any:
+    """table[name], or a UserError with the nearest known name."""
+    if name not in table:
+        near = difflib.get_close_matches(name, table, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise UserError(f"{key} = {name!r} is unknown: {hint}known are {', '.join(sorted(table))}")
+    return table[name]
+
+
+def _constraint(entry: cfg.Constraint) -> list[Constraint]:
+    made: list[Constraint] = choose(CONSTRAINTS, entry.kind, "problem.constraint kind")(entry)
+    return made
+
+
+def _load(data: cfg.Data, seed: int) -> Dataset:
+    return load(
+        None if data.path else data.name,
+        path=data.path or None,
+        directory=Path(data.dir) if data.dir else None,
+        label=data.label or None,
+        test_fraction=data.test_fraction,
+        seed=seed,
+        keep=data.keep,
+    )
+
+
+def _share_out(data: cfg.Data, dataset: Dataset, seed: int) -> Rows | Columns:
+    if data.split == "sample":
+        return by_sample(
+            dataset.train,
+            data.clients,
+            data.partition,
+            seed=seed,
+            concentration=data.concentration,
+            sizes=data.sizes or None,
+            classes_per_client=data.classes_per_client,
+        )
+    if data.split != "feature":
+        raise UserError(f'data.split = {data.split!r}: it must be "sample" or "feature"')
+    return by_feature(
+        dataset.train,
+        data.clients,
+        "contiguous" if data.partition == "iid" else data.partition,
+        seed=seed,
+        sizes=data.sizes or None,
+        label_holder=data.label_holder if data.label_holder >= 0 else None,
+        collection=data.collection,
+    )
+
+
+def _model(config: cfg.Config, dataset: Dataset) -> Any:
+    width, model = dataset.train["x"].shape[1], config.model
+    if model.hidden < 1:
+        raise UserError(f"model.hidden = {model.hidden}: at least 1 unit is needed")
+    shape: dict[str, Any] = {"scale": dataset.scale, "dtype": config.run.precision}
+    table = {
+        "mlp": lambda: mlp(width, model.hidden, dataset.classes, model.activation, **shape),
+        "linear": lambda: linear(width, dataset.classes, **shape),
+    }
+    return choose(table, model.name, "model.name")()
+
+
+def _algorithm(config: cfg.Config, problem: Problem) -> Algorithm:
+    chosen = config.algorithm
+
+    def families() -> Surrogate:
+        table = {
+            "first-order": lambda: first_order(problem, chosen.tau),
+            "exact": lambda: first_order(problem, chosen.tau, exact=True),
+            "diagonal": lambda: diagonal(problem, chosen.tau),
+        }
+        made: Surrogate = choose(table, chosen.surrogate, "algorithm.surrogate")()
+        return made
+
+    def local(momentum: float) -> Algorithm:
+        return sgd(
+            problem,
+            batch=chosen.batch,
+            rate=power(chosen.rate.a, chosen.rate.alpha, name="algorithm.rate", most=float("inf")),
+            steps=chosen.local_steps,
+            momentum=momentum,
+        )
+
+    table = {
+        "ssca": lambda: ssca(
+            problem,
+            batch=chosen.batch,
+            rho=power(chosen.rho.a, chosen.rho.alpha, name="algorithm.rho"),
+            gamma=power(chosen.gamma.a, chosen.gamma.alpha, name="algorithm.gamma"),
+            surrogate=families(),
+            penalty=config.problem.penalty,
+        ),
+        "sgd": lambda: local(0.0),
+        "momentum": lambda: local(chosen.momentum),
+    }
+    made: Algorithm = choose(table, chosen.name, "algorithm.name")()
+    if chosen.name == "ssca" and chosen.local_steps != 1:
+        raise UserError(
+            f"algorithm.local_steps = {chosen.local_steps}: ssca takes one step a round; "
+            'use local_steps = 1, or algorithm.name = "momentum"'
+        )
+    return made

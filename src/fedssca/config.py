@@ -1,0 +1,211 @@
+"""A run as one TOML: sections, keys, defaults, and errors that name the nearest known key."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import tomli_w
+
+from fedssca.errors import UserError
+
+__all__ = ["Config", "parse", "render"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which rows, and who holds them."""
+
+    name: str = "digits"
+    path: str = ""
+    dir: str = ""
+    label: str = ""
+    keep: list[str] = field(default_factory=list)
+    test_fraction: float = 0.2
+    split: str = "sample"
+    clients: int = 10
+    partition: str = "iid"
+    sizes: list[float] = field(default_factory=list)
+    concentration: float = 0.5
+    classes_per_client: int = 2
+    label_holder: int = -1
+    collection: str = "exchange"
+
+
+@dataclass(frozen=True)
+class Model:
+    """The network."""
+
+    name: str = "mlp"
+    hidden: int = 128
+    activation: str = "swish"
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """One limit."""
+
+    kind: str = "loss"
+    limit: float = 0.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step size a / t^alpha."""
+
+    a: float
+    alpha: float = 0.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Objective and limits."""
+
+    objective: str = "loss"
+    l2: float = 1e-5
+    penalty: float | list[float] = 1e5
+    constraint: list[Constraint] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """The method and its step sizes."""
+
+    name: str = "ssca"
+    batch: int = 10
+    local_steps: int = 1
+    rounds: int = 1000
+    rho: Step = Step(0.9, 0.1)
+    gamma: Step = Step(0.5, 0.1)
+    tau: float = 0.2
+    surrogate: str = "first-order"
+    rate: Step = Step(0.3, 0.0)
+    momentum: float = 0.1
+
+
+@dataclass(frozen=True)
+class Run:
+    """Seed, pace of evaluation and checkpoints."""
+
+    seed: int = 0
+    evaluate_every: int = 10
+    checkpoint_every: int = 100
+    precision: str = "float32"
+    runtime: str = "fused"
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run, complete."""
+
+    data: Data = field(default_factory=Data)
+    model: Model = field(default_factory=Model)
+    problem: Problem = field(default_factory=Problem)
+    algorithm: Algorithm = field(default_factory=Algorithm)
+    run: Run = field(default_factory=Run)
+
+
+def parse(text: str, settings: Sequence[str] = (), source: str = "config") -> Config:
+    """A Config from a TOML text and `--set` settings such as "algorithm.batch=10"."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{source} is not valid TOML: {error}") from error
+    for setting in settings:
+        _assign(tree, setting)
+    return _build(Config, tree, "")
+
+
+def render(config: Config) -> str:
+    """The complete TOML of a Config."""
+    return tomli_w.dumps(dataclasses.asdict(config))
+
+
+def read(path: Path) -> str:
+    """The text of a configuration file."""
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+        ) from error
+
+
+def _assign(tree: dict[str, Any], setting: str) -> None:
+    """Carry out one "section.key=value"; the value is TOML, or else taken as a string."""
+    name, equals, text = setting.partition("=")
+    *sections, key = name.strip().split(".")
+    if not equals or not sections:
+        raise UserError(f"--set {setting}: write it as section.key=value, e.g. algorithm.batch=10")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    node: Any = tree
+    for step in sections:
+        if isinstance(node, list):
+            node = node[_position(node, step, setting)]
+        else:
+            node = node.setdefault(step, {})
+        if not isinstance(node, dict | list):
+            raise UserError(f"--set {setting}: {step} is a value, not a section")
+    if isinstance(node, list):
+        node[_position(node, key, setting)] = value
+    else:
+        node[key] = value
+
+
+def _position(node: Sequence[Any], step: str, setting: str) -> int:
+    if not step.isdigit() or int(step) >= len(node):
+        raise UserError(f"--set {setting}: {step} is not one of the entries 0..{len(node) - 1}")
+    return int(step)
+
+
+def _build(kind: Any, value: Any, where: str) -> Any:
+    """`value` as an instance of the dataclass `kind`, every key checked."""
+    if not isinstance(value, Mapping):
+        raise UserError(f"{where} = {value!r}: it must be a table with keys {_keys(kind)}")
+    hints = get_type_hints(kind)
+    for key in value:
+        if key not in hints:
+            near = difflib.get_close_matches(key, hints, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {_keys(kind)}"
+            place = f"key {key!r} in [{where}]" if where else f"section [{key}]"
+            raise UserError(f"unknown {place}: {hint}")
+    given = {k: _convert(hints[k], v, f"{where}.{k}" if where else k) for k, v in value.items()}
+    missing = [
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.default is f.default_factory is dataclasses.MISSING and f.name not in given
+    ]
+    if missing:
+        raise UserError(f"{where} lacks {', '.join(missing)}")
+    return kind(**given)
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        if kind is Step and isinstance(value, int | float) and not isinstance(value, bool):
+            return Step(float(value))
+        return _build(kind, value, where)
+    if get_origin(kind) is list:
+        if not isinstance(value, list):
+            raise UserError(f"{where} = {value!r}: it must be a list")
+        return [_convert(get_args(kind)[0], item, f"{where}.{i}") for i, item in enumerate(value)]
+    if kind == float | list[float]:
+        return _convert(list[float] if isinstance(value, list) else float, value, where)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        names = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
+        raise UserError(f"{where} = {value!r}: it must be {names[kind]}")
+    return value
+
+
+def _keys(kind: Any) -> str:
+    return ", ".join(f.name for f in dataclasses.fields(kind))

@@ -1,0 +1,245 @@
+"""A data set in memory: named columns for training and for testing, made from raw columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedssca.errors import UserError
+
+__all__ = ["Array", "Dataset", "check", "from_arrays", "from_table"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Train and test rows as named columns: arrays with one row a sample.
+
+    `x` (N, P) keeps its small dtype (uint8 images stay uint8), `y` (N,) holds int32 labels
+    0 .. classes-1, further columns (a sensitive attribute, say) are float32 or int arrays (N,).
+    """
+
+    name: str
+    train: dict[str, Array]
+    test: dict[str, Array]
+    classes: int
+    scale: float
+    """The model multiplies x by this: 1/255 for images, 1/16 for digits, 1 for standardised x."""
+    features: tuple[str, ...]
+    """The names of the P columns of x."""
+
+
+def check(dataset: Dataset) -> None:
+    """Raise `UserError` at the first thing in the data that training could not use."""
+    for part, columns in (("train", dataset.train), ("test", dataset.test)):
+        where = f"{dataset.name}, {part} rows"
+        for needed in ("x", "y"):
+            if needed not in columns:
+                raise UserError(f"{where}: column {needed!r} is missing; both x and y are needed")
+        _check_rows(where, columns, dataset.features)
+        _check_labels(where, columns["y"], dataset.classes)
+    if set(dataset.train) != set(dataset.test):
+        raise UserError(
+            f"{dataset.name}: train has the columns {sorted(dataset.train)} and test has "
+            f"{sorted(dataset.test)}; both need the same"
+        )
+    if len(np.unique(dataset.train["y"])) < 2:
+        raise UserError(
+            f"{dataset.name}: all training rows have the one label {dataset.train['y'][0]}; "
+            "at least two classes are needed"
+        )
+
+
+def _check_rows(where: str, columns: dict[str, Array], features: tuple[str, ...]) -> None:
+    x = columns["x"]
+    if x.ndim != 2 or x.shape[1] != len(features):
+        raise UserError(
+            f"{where}: x has the shape {x.shape}; it should be (rows, {len(features)}), "
+            "one column for each feature name"
+        )
+    if x.size == 0:
+        raise UserError(f"{where}: x is empty, shape {x.shape}; give at least one row and column")
+    for name, values in columns.items():
+        if values.ndim == 0 or len(values) != len(x):
+            raise UserError(
+                f"{where}: column {name!r} has {values.size} rows where x has {len(x)}; "
+                "every column needs one row a sample"
+            )
+        if values.dtype.kind not in "biuf":
+            raise UserError(
+                f"{where}: column {name!r} is of type {values.dtype}; it should hold numbers"
+            )
+        flat = values.reshape(len(values), -1)
+        _finite(where, features if name == "x" else (name,) * flat.shape[1], flat)
+
+
+def _check_labels(where: str, y: Array, classes: int) -> None:
+    if y.ndim != 1 or y.dtype.kind not in "iu":
+        raise UserError(
+            f"{where}: labels y are of type {y.dtype}, shape {y.shape}; "
+            "they should be one whole number a row"
+        )
+    bad = np.flatnonzero((y < 0) | (y >= classes))
+    if len(bad):
+        raise UserError(
+            f"{where}: labels out of range: row {bad[0] + 1} has label {y[bad[0]]}; "
+            f"labels should be 0 to {classes - 1}"
+        )
+
+
+def from_table(
+    name: str,
+    table: Mapping[str, Array],
+    label: str,
+    fraction: float,
+    seed: int,
+    keep: Sequence[str] = (),
+    train_rows: int | None = None,
+) -> Dataset:
+    """Make a data set of columns of numbers (standardised) and of text (one-hot).
+
+    The first `train_rows` are for training; if None, `fraction` of each class is set aside for
+    testing. Only training rows decide means, deviations and categories.
+    """
+    _check_keep(name, keep, [c for c in table if c != label])
+    for column, values in table.items():
+        _finite(name, (column,), values[:, None])
+    y, classes = _labels(name, table[label])
+    train = np.arange(len(y)) < train_rows if train_rows else _in_train(name, y, fraction, seed)
+    blocks: list[Array] = []
+    features: list[str] = []
+    for column, values in table.items():
+        if column == label:
+            continue
+        if values.dtype.kind != "U":
+            blocks.append(_standardised(name, (column,), values[:, None], train))
+            features.append(column)
+            continue
+        kinds = np.unique(values[train])
+        if len(kinds) > 50:
+            raise UserError(
+                f"{name}: column {column!r} is text with {len(kinds)} different values, such as "
+                f"{str(kinds[-1])!r}; at most 50 can be one-hot: make it numbers or drop it"
+            )
+        blocks.append((values[:, None] == kinds).astype(np.float32))
+        features += [f"{column}={kind}" for kind in kinds]
+    if not blocks:
+        raise UserError(
+            f"{name}: no column is left beside the label {label!r}; features are needed"
+        )
+    columns = {"x": np.concatenate(blocks, axis=1), "y": y}
+    columns |= {k: _raw(table[k]) for k in keep}
+    parts = [{k: v[rows] for k, v in columns.items()} for rows in (train, ~train)]
+    return Dataset(name, parts[0], parts[1], classes, 1.0, tuple(features))
+
+
+def from_arrays(
+    name: str,
+    train: Mapping[str, Array],
+    test: Mapping[str, Array],
+    scale: float | None,
+    fraction: float,
+    seed: int,
+    keep: Sequence[str] = (),
+) -> Dataset:
+    """Make a data set of arrays x, y and those in `keep`; `scale` None: standardise x.
+
+    If `test` is empty, `fraction` of each class is set aside for testing.
+    """
+    _check_keep(name, keep, [c for c in train if c not in ("x", "y")])
+    for part in (train, test):
+        if any(v.ndim == 0 or len(v) != len(part["x"]) for v in part.values()):
+            raise UserError(f"{name}: the arrays differ in rows; each needs one row a sample")
+    if test and train["x"].shape[1:] != test["x"].shape[1:]:
+        raise UserError(
+            f"{name}: x has rows of shape {train['x'].shape[1:]} and x_test of "
+            f"{test['x'].shape[1:]}; they should be the same"
+        )
+    both = {k: np.concatenate([v, test[k]]) if test else v for k, v in train.items()}
+    x = both["x"].reshape(len(both["x"]), -1) if both["x"].size else np.zeros((0, 0))
+    features = tuple(f"x{j}" for j in range(x.shape[1]))
+    if x.dtype.kind not in "biuf" or not x.size:
+        raise UserError(f"{name}: x is {x.dtype}, shape {x.shape}; it should hold rows of numbers")
+    y, classes = _labels(name, both["y"])
+    rows = np.arange(len(y)) < len(train["y"]) if test else _in_train(name, y, fraction, seed)
+    if scale is None:
+        _finite(name, features, x)
+        x = _standardised(name, features, x, rows)
+    columns = {"x": x, "y": y} | {k: _raw(both[k]) for k in keep}
+    parts = [{k: v[part] for k, v in columns.items()} for part in (rows, ~rows)]
+    return Dataset(name, parts[0], parts[1], classes, scale or 1.0, features)
+
+
+def _in_train(name: str, y: Array, fraction: float, seed: int) -> Array:
+    """Mark the training rows: of each class, all but `fraction`, drawn by the seed."""
+    rng = np.random.default_rng(seed)
+    train = np.ones(len(y), bool)
+    for label in np.unique(y):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        train[rows[: min(round(fraction * len(rows)), len(rows) - 1)]] = False
+    if train.all():
+        raise UserError(
+            f"{name}: {len(y)} rows are too few to set aside {fraction:g} of each class for "
+            "testing; give more rows or a larger test_fraction"
+        )
+    return train
+
+
+def _labels(name: str, raw: Array) -> tuple[Array, int]:
+    """Labels as 0 .. L-1, in the sorted order of what they were, and L."""
+    if raw.ndim != 1 or raw.dtype.kind not in "biufU":
+        raise UserError(f"{name}: labels have shape {raw.shape}, {raw.dtype}; give one label a row")
+    if raw.dtype.kind == "f":
+        _finite(name, ("y",), raw[:, None])
+        bad = np.flatnonzero(raw != np.rint(raw))
+        if len(bad):
+            raise UserError(
+                f"{name}: labels out of range: row {bad[0] + 1} has label {raw[bad[0]]}; "
+                "labels should be whole numbers or text"
+            )
+    kinds, y = np.unique(raw, return_inverse=True)
+    if len(kinds) > 1000:
+        raise UserError(
+            f"{name}: labels out of range: {len(kinds)} different labels in {len(raw)} rows; "
+            "at most 1000 classes: is this the label column?"
+        )
+    return y.astype(np.int32), len(kinds)
+
+
+def _standardised(name: str, features: Sequence[str], x: Array, train: Array) -> Array:
+    """(x - mean) / deviation of the training rows, as float32; a constant column becomes 0."""
+    seen = x[train].astype(np.float64)
+    constant = seen.min(axis=0) == seen.max(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = seen.mean(axis=0), np.where(constant, 1.0, seen.std(axis=0))
+        bad = np.flatnonzero(~np.isfinite(mean) | ~np.isfinite(deviation) | (deviation == 0))
+    if len(bad):
+        raise UserError(f"{name}: column {features[bad[0]]!r} is too large or small; rescale it")
+    return np.where(constant, 0.0, (x - mean) / deviation).astype(np.float32)
+
+
+def _raw(values: Array) -> Array:
+    if values.dtype.kind == "U":
+        return np.unique(values, return_inverse=True)[1].astype(np.int32)
+    return values.astype(np.float32)
+
+
+def _finite(name: str, features: Sequence[str], x: Array) -> None:
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        row, column = np.argwhere(~np.isfinite(x))[0]
+        raise UserError(
+            f"{name}: column {features[column]!r} holds {x[row, column]} in row {row + 1}; "
+            "fill or drop such rows first"
+        )
+
+
+def _check_keep(name: str, keep: Sequence[str], known: Sequence[str]) -> None:
+    for column in keep:
+        if column not in known or column in ("x", "y"):
+            there = ", ".join(known) or "none"
+            raise UserError(f"{name}: no column {column!r} to keep; columns: {there}")

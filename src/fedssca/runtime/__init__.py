@@ -1,0 +1,1 @@
+"""Where rounds happen: one compiled program, in-process messages, or machines."""

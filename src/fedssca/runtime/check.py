@@ -1,0 +1,44 @@
+"""Do problem, clients and algorithm fit together? One clear line when they do not."""
+
+from __future__ import annotations
+
+from fedssca.algorithm import Algorithm
+from fedssca.data.split import Columns, Rows
+from fedssca.errors import UserError
+from fedssca.problem import Problem
+
+__all__ = ["check_fit"]
+
+
+def check_fit(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> None:
+    """Raise a UserError that names what does not fit, and the client."""
+    batch = algorithm.batch
+    if batch < 1:
+        raise UserError(f"batch = {batch}: it must be at least 1")
+    if isinstance(clients, Rows):
+        for number, size in enumerate(clients.sizes):
+            if batch > size:
+                raise UserError(
+                    f"batch = {batch} is larger than client {number}'s {size} rows: "
+                    f"use a batch of at most {min(clients.sizes)}"
+                )
+        return
+    if batch > clients.total:
+        raise UserError(
+            f"batch = {batch} is larger than the {clients.total} rows: use at most that"
+        )
+    if algorithm.steps > 1:
+        raise UserError(
+            f"local_steps = {algorithm.steps}: parties that hold columns take one step a round, "
+            "use local_steps = 1"
+        )
+    if problem.vertical is None:
+        raise UserError(
+            "the parties hold columns but the problem has no vertical form: build it with "
+            "fedssca.vertical or fedssca.classifier(..., features=...)"
+        )
+    if len(problem.vertical.locals) != clients.count:
+        raise UserError(
+            f"the problem is written for {len(problem.vertical.locals)} parties, "
+            f"but {clients.count} hold data"
+        )

@@ -1,0 +1,99 @@
+"""All clients in this process, each behind its own messages: a deployment without the wire.
+
+The slow twin of `runtime.fused`: it moves real payloads between real client objects, so privacy
+mechanisms and byte counts see what they would see between machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.aggregate import blocks, open_collection, plain_sum
+from fedssca.algorithm import Algorithm, Request, State
+from fedssca.client import SERVER, ColumnClient, OpenClient, RowClient
+from fedssca.data.split import Columns, Rows
+from fedssca.loop import one_round
+from fedssca.problem import Problem
+from fedssca.runtime.check import check_fit
+from fedssca.sampling import batch_indices
+
+__all__ = ["Local"]
+
+
+class Local:
+    """A `Runtime` and the `Parties` of it: messages are handed over, counted, and added up."""
+
+    def __init__(
+        self, problem: Problem, clients: Rows | Columns, algorithm: Algorithm, seed: int
+    ) -> None:
+        check_fit(problem, clients, algorithm)
+        self._algorithm, self._problem, self._seed = algorithm, problem, seed
+        self._total = clients.total
+        self.bytes_up = self.bytes_down = self.bytes_peer = 0
+        self._update = jax.jit(algorithm.update)
+        self._clients: list[Any]
+        if isinstance(clients, Rows):
+            self.aggregator = plain_sum
+            self._clients = [
+                RowClient(i, problem, algorithm, clients.client(i), clients.total, seed)
+                for i in range(clients.count)
+            ]
+        elif clients.collection == "open":
+            assert problem.vertical is not None
+            self.aggregator = open_collection(problem.vertical, algorithm)
+            self._clients = [
+                OpenClient(i, problem, clients.client(i)) for i in range(clients.count)
+            ]
+        else:
+            assert problem.vertical is not None
+            self.aggregator = blocks(problem.vertical)
+            self._clients = [
+                ColumnClient(i, problem, algorithm, clients.client(i), clients.label_holder)
+                for i in range(clients.count)
+            ]
+        self.phases = self._clients[0].phases
+
+    def advance(self, state: State, until: int) -> State:
+        """Rounds one by one, as in a deployment."""
+        algorithm = self._algorithm._replace(update=self._update)
+        while int(state.round) < until:
+            state = one_round(algorithm, self, state)
+        return state
+
+    def call(self, phase: str, request: Request) -> Sequence[Any]:
+        """Ask every client, deliver what goes to peers, return what goes to the server."""
+        to_server = []
+        letters: list[tuple[int, int, Any]] = []
+        for client in self._clients:
+            asked = self._address(client.number, request)
+            if phase == self.phases[0]:
+                self.bytes_down += _size(asked)
+            for recipient, payload in client.handle(phase, asked).items():
+                if recipient == SERVER:
+                    self.bytes_up += _size(payload)
+                    to_server.append(payload)
+                else:
+                    self.bytes_peer += _size(payload)
+                    letters.append((client.number, recipient, payload))
+        for sender, recipient, payload in letters:
+            self._clients[recipient].receive(sender, payload)
+        return to_server
+
+    def _address(self, number: int, request: Request) -> Any:
+        """What the server sends to one client: all of w, or a party's own block and the batch."""
+        split = self._problem.vertical
+        if isinstance(self._clients[number], RowClient) or split is None:
+            return request
+        server, size = np.zeros(1, np.int32), np.array([self._total])
+        index = batch_indices(self._seed, request.round, server, size, self._algorithm.batch)[0]
+        asked = {"round": request.round, "w": request.w[split.blocks[number + 1]], "indices": index}
+        return asked | {"w0": request.w[split.blocks[0]]}
+
+
+def _size(payload: Any) -> int:
+    return sum(jnp.asarray(leaf).nbytes for leaf in jax.tree.leaves(payload))

@@ -1,0 +1,72 @@
+"""Stateless mini-batches: indices = f(seed, round, client), without replacement, in O(batch).
+
+A batch is the image of 0..B-1 under a pseudo-random permutation of the client's rows, so no
+permutation of the whole data is ever built, and any party can recompute any round's batch. The
+permutation is a Feistel network over Z_a x Z_b with a b barely above the number of rows; the few
+values that fall outside walk on along their cycle until they are inside.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.problem import Array
+
+__all__ = ["batch_indices"]
+
+ROUNDS = 6
+
+
+def batch_indices(
+    seed: int,
+    round: Array | int,
+    clients: np.ndarray,
+    sizes: np.ndarray,
+    batch: int,
+    steps: int = 1,
+) -> Array:
+    """Row numbers within each client, (clients, steps * batch).
+
+    The batches of one round are disjoint until a client's rows are used up; then a new pass over
+    the rows begins under a new permutation. Needs batch <= every size.
+    """
+    size = np.asarray(sizes, np.uint32)[:, None]
+    step = np.repeat(np.arange(steps, dtype=np.uint32), batch)[None]
+    in_pass = size // np.uint32(batch)
+    epoch, start = step // in_pass, (step % in_pass) * np.uint32(batch)
+    position = start + np.tile(np.arange(batch, dtype=np.uint32), steps)[None]
+    key = jnp.uint32(seed & 0xFFFFFFFF)
+    for word in (jnp.uint32(seed >> 32), jnp.asarray(round, jnp.uint32), clients[:, None], epoch):
+        key = _mix(key ^ _mix(jnp.asarray(word, jnp.uint32) + jnp.uint32(0x9E3779B9)))
+    return _permute(jnp.asarray(position), size, key).astype(jnp.int32)
+
+
+def _permute(position: Array, size: np.ndarray, key: Array) -> Array:
+    """Image of `position` under the permutation of range(size) that `key` names."""
+    a = np.ceil(np.sqrt(size.astype(float))).astype(np.uint32)
+    b = (size + a - np.uint32(1)) // a
+
+    def once(value: Array) -> Array:
+        left, right = value // b, value % b
+        for r in range(ROUNDS):
+            salt = _mix(key + jnp.uint32((0x85EBCA6B * (r + 1)) & 0xFFFFFFFF))
+            if r % 2 == 0:
+                left = (left + _mix(right ^ salt) % a) % a
+            else:
+                right = (right + _mix(left ^ salt) % b) % b
+        return left * b + right
+
+    return jax.lax.while_loop(
+        lambda value: jnp.any(value >= size),
+        lambda value: jnp.where(value >= size, once(value), value),
+        once(position),
+    )
+
+
+def _mix(x: Array) -> Array:
+    """The finaliser of MurmurHash3: every input bit moves every output bit."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return x ^ (x >> 16)

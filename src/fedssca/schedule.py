@@ -1,0 +1,51 @@
+"""Step sizes over the rounds t = 1, 2, ... and what the theorems ask of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from fedssca.errors import UserError
+from fedssca.problem import Array
+
+__all__ = ["Schedule", "broken_conditions", "power"]
+
+
+class Schedule(NamedTuple):
+    """a / t^alpha; alpha = 0 is a constant."""
+
+    a: float
+    alpha: float = 0.0
+
+    def __call__(self, t: Array) -> Array:
+        """The step size of round t."""
+        return self.a / jnp.asarray(t, float) ** self.alpha
+
+
+def power(a: float, alpha: float = 0.0, *, name: str = "step size", most: float = 1.0) -> Schedule:
+    """A checked schedule a / t^alpha with values in (0, most]."""
+    if not 0 < a <= most:
+        raise UserError(f"{name}.a = {a}: it must lie in (0, {most:g}]")
+    if alpha < 0:
+        raise UserError(f"{name}.alpha = {alpha}: the step would grow; it must be >= 0")
+    return Schedule(float(a), float(alpha))
+
+
+def broken_conditions(rho: Schedule, gamma: Schedule) -> list[str]:
+    """Conditions of Theorems 1-4 that the schedules break (empty: convergence is guaranteed).
+
+    rho -> 0, sum rho = inf; gamma -> 0, sum gamma = inf, sum gamma^2 < inf, gamma / rho -> 0.
+    """
+    r, g = rho.alpha, gamma.alpha
+    checks = [
+        (r > 0, "rho -> 0 needs rho.alpha > 0"),
+        (r <= 1, "sum rho = inf needs rho.alpha <= 1"),
+        (g > 0, "gamma -> 0 needs gamma.alpha > 0"),
+        (g <= 1, "sum gamma = inf needs gamma.alpha <= 1"),
+        (g > 0.5, "sum gamma^2 < inf needs gamma.alpha > 1/2"),
+        (g > r, "gamma / rho -> 0 needs gamma.alpha > rho.alpha"),
+    ]
+    return [
+        f"{text} (here rho.alpha = {r:g}, gamma.alpha = {g:g})" for ok, text in checks if not ok
+    ]

@@ -1,0 +1,144 @@
+"""Convex surrogates, split in two: statistics q at the clients, a convex function p at the server.
+
+A client sends q, sums over its batch taken at w(t). The server rewrites the sum of all q around the
+origin (`recentre`), so that statistics taken at different points can be averaged over the rounds:
+
+    Q(t) = (1 - rho(t)) Q(t-1) + rho(t) recentre(w(t), sum_i q_i),     Q(0) = 0,
+
+and the surrogates are Fbar_m = p_m(., Q(t)), with p linear in Q: mixing Q mixes the functions.
+Write your own as four functions; docs/own-surrogate.md shows one in under 30 lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.algorithm import Message
+from fedssca.errors import UserError
+from fedssca.problem import Array, Batch, Problem, Terms
+from fedssca.solver import Quadratic
+
+__all__ = ["Surrogate", "diagonal", "first_order", "gradients"]
+
+
+class Surrogate(NamedTuple):
+    """A family of convex surrogates for all F_m of one problem."""
+
+    zero: Callable[[Array], Any]
+    """Q(0) for parameters like w."""
+    message: Callable[[Terms, Array, Batch], Message]
+    """Client: q from the terms, the point w(t) and the batch."""
+    recentre: Callable[[Array, Message], Any]
+    """Server: the sum of the q, taken at w(t), as a statistic around the origin."""
+    function: Callable[[Any], Quadratic]
+    """Server: p(., Q): one row for the objective, then one a constraint, limits subtracted."""
+
+
+def gradients(problem: Problem, terms: Terms, w: Array, batch: Batch) -> Message:
+    """q = (sum_n weight_n f_k(w; x_n), sum_n weight_n grad f_k(w; x_n)), k = 1..K.
+
+    Values go out only for terms that a constraint uses, as in Algorithms 1 and 3.
+    """
+    weight = batch["weight"].astype(w.dtype)
+    means, pullback = jax.vjp(lambda point: terms(point, batch).astype(w.dtype) @ weight, w)
+    if len(means) == 1:
+        rows = pullback(jnp.ones_like(means))[0][None]
+    else:
+        (rows,) = jax.vmap(pullback)(jnp.eye(len(means), dtype=w.dtype))
+    return Message(means[problem.valued], {"gradient": rows})
+
+
+def first_order(problem: Problem, tau: float, *, exact: bool = False) -> Surrogate:
+    """The paper's example: fbar(w; w') = f(w') + grad f(w')'(w - w') + tau |w - w'|^2.
+
+    So Fbar_m = C_m + b_m'w + tau |w|^2 with, g and f being the batch averages at w(t),
+
+        b <- (1 - rho) b + rho (g - 2 tau w(t)),
+        C <- (1 - rho) C + rho (f - g'w(t) + tau |w(t)|^2).
+
+    Known terms known[m] |w|^2 of a sampled F_m are linearised at w(t) too, as the paper does;
+    with `exact` they stay as they are, a tighter surrogate at no cost. An F_m without sampled
+    terms (the norm as objective) is always kept exact: it is its own best surrogate.
+    """
+    if not tau > 0:
+        raise UserError(f"tau = {tau}: the surrogate is strongly convex only for tau > 0")
+    rows = np.flatnonzero(problem.combine.any(axis=1))
+    combine, known = problem.combine[rows], problem.known[rows]
+    valued = np.where(rows[:, None] > 0, combine, 0.0)[:, problem.valued]
+    linearised = np.zeros_like(known) if exact else known
+
+    def zero(w: Array) -> tuple[Array, Array]:
+        return jnp.zeros((len(rows), w.size), w.dtype), jnp.zeros(len(rows), w.dtype)
+
+    def recentre(w: Array, q: Message) -> tuple[Array, Array]:
+        norm_sq = w @ w
+        slope = _cast(combine, w) @ q.vectors["gradient"] + 2 * _cast(linearised, w)[:, None] * w
+        value = _cast(valued, w) @ q.scalars + _cast(linearised, w) * norm_sq
+        return slope - 2 * tau * w, value - slope @ w + tau * norm_sq
+
+    def function(mixed: tuple[Array, Array]) -> Quadratic:
+        b, c = mixed
+        curvature = np.array(problem.known)
+        curvature[rows] += tau - linearised
+        return _stack(problem, rows, c, b, _cast(curvature, b))
+
+    return Surrogate(zero, lambda *q: gradients(problem, *q), recentre, function)
+
+
+def diagonal(problem: Problem, tau: float, *, damping: float = 1.0, chunk: int = 32) -> Surrogate:
+    """First order plus a curvature for every parameter: the empirical Fisher diagonal.
+
+        fbar(w; w') = f(w') + grad f(w')'(w - w') + sum_j (tau + damping D_j) (w_j - w'_j)^2,
+        D_j = 1/2 mean_n (d f(w'; x_n) / d w_j)^2,
+
+    half the Gauss-Newton diagonal of a likelihood. Steep parameters take short steps, flat ones
+    long. Clients send one more vector a term. Known terms are kept exact.
+    """
+    if not tau > 0:
+        raise UserError(f"tau = {tau}: the surrogate is strongly convex only for tau > 0")
+    combine, valued = problem.combine, problem.combine[:, problem.valued] * 1.0
+    valued[0] = 0.0
+
+    def zero(w: Array) -> tuple[Array, Array, Array]:
+        rows = jnp.zeros((len(combine), w.size), w.dtype)
+        return rows, jnp.zeros(len(combine), w.dtype), rows
+
+    def message(terms: Terms, w: Array, batch: Batch) -> Message:
+        def squares(sample: Batch) -> Array:
+            row = jax.tree.map(lambda column: column[None], sample)
+            return sample["weight"] * jnp.square(jax.jacrev(terms)(w, row)[:, 0])
+
+        q = gradients(problem, terms, w, batch)
+        fisher = jax.lax.map(squares, batch, batch_size=chunk).sum(0).astype(w.dtype)
+        return q._replace(vectors={**q.vectors, "fisher": fisher})
+
+    def recentre(w: Array, q: Message) -> tuple[Array, Array, Array]:
+        slope = _cast(combine, w) @ q.vectors["gradient"]
+        bend = tau + damping / 2 * (_cast(np.abs(combine), w) @ q.vectors["fisher"])
+        value = _cast(valued, w) @ q.scalars
+        return slope - 2 * bend * w, value - slope @ w + bend @ jnp.square(w), bend
+
+    def function(mixed: tuple[Array, Array, Array]) -> Quadratic:
+        b, c, bend = mixed
+        curvature = bend + _cast(problem.known, b)[:, None]
+        return _stack(problem, np.arange(len(combine)), c, b, curvature)
+
+    return Surrogate(zero, message, recentre, function)
+
+
+def _stack(problem: Problem, rows: np.ndarray, c: Array, b: Array, curvature: Array) -> Quadratic:
+    """All M + 1 surrogates, limits subtracted; F_m outside `rows` have only their known term."""
+    count = problem.constraints + 1
+    constant = jnp.zeros(count, b.dtype).at[rows].set(c)
+    linear = b if len(rows) == count else jnp.zeros((count, b.shape[1]), b.dtype).at[rows].set(b)
+    limits = np.concatenate([[0.0], problem.limits])
+    return Quadratic(constant - _cast(limits, b), linear, curvature)
+
+
+def _cast(numbers: np.ndarray, like: Array) -> Array:
+    return jnp.asarray(numbers, like.dtype)

@@ -1,0 +1,47 @@
+"""Small random problems, and the paper's network written again in plain numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import jax
+import numpy as np
+import pytest
+
+P, J, L = 7, 5, 3  # inputs, hidden units, classes: d = J (P + L) = 50
+
+
+@pytest.fixture(scope="module")
+def float64() -> Iterator[None]:
+    """Double precision for a whole module: `pytestmark = pytest.mark.usefixtures("float64")`."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(scope="session")
+def columns() -> dict[str, np.ndarray]:
+    """60 rows of 7 features, three classes that a network can tell apart, roughly."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(60, P))
+    y = np.argmax(x[:, :L] + 0.5 * rng.normal(size=(60, L)), axis=1)
+    return {"x": x, "y": y.astype(np.int32)}
+
+
+@pytest.fixture(scope="session")
+def by_hand() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """(w, x, y) -> loss (n,) and gradient (n, d) of every sample, for the network P-J-L."""
+
+    def losses(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        w0, w1 = w[: L * J].reshape(L, J), w[L * J :].reshape(J, P)
+        z = x @ w1.T
+        gate = 1 / (1 + np.exp(-z))
+        scores = (z * gate) @ w0.T
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+        chance = odds / odds.sum(axis=1, keepdims=True)
+        error = chance - np.eye(L)[y]
+        back = (error @ w0) * (gate + z * gate * (1 - gate))
+        top = np.einsum("nl,nj->nlj", error, z * gate).reshape(len(x), -1)
+        bottom = np.einsum("nj,np->njp", back, x).reshape(len(x), -1)
+        return -np.log(chance[np.arange(len(x)), y]), np.concatenate([top, bottom], axis=1)
+
+    return losses
