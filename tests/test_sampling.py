@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import jax
 import numpy as np
 import pytest
@@ -12,24 +14,24 @@ from fedssca.sampling import batch_indices
 SMALL = [3, 7, 10, 97]
 
 
+@cache
+def compiled(seed: int, client: int, size: int, batch: int, steps: int):
+    me, sizes = np.array([client]), np.array([size])
+    return jax.jit(lambda t: batch_indices(seed, t, me, sizes, batch, steps)[0])
+
+
 def draw(seed: int, round: int, client: int, size: int, batch: int, steps: int = 1) -> np.ndarray:
-    return np.asarray(
-        batch_indices(seed, round, np.array([client]), np.array([size]), batch, steps)[0]
-    )
+    return np.asarray(compiled(seed, client, size, batch, steps)(round))
 
 
 def many(seed: int, rounds: int, size: int, batch: int) -> np.ndarray:
     """The batches of rounds 1..rounds, (rounds, batch)."""
 
-    @jax.jit
-    def all_of(t):
-        one = lambda t: batch_indices(seed, t, np.zeros(1, int), np.array([size]), batch)[0]  # noqa: E731
-        return jax.vmap(one)(t)
-
-    return np.asarray(all_of(np.arange(1, rounds + 1)))
+    one = compiled(seed, 0, size, batch, 1)
+    return np.asarray(jax.jit(jax.vmap(one))(np.arange(1, rounds + 1)))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 10, 97, 1000, 60_000, 1_000_000])
+@pytest.mark.parametrize("size", [1, 2, 3, 97, 60_000, 1_000_000])
 def test_a_batch_is_a_subset_of_the_rows(size: int) -> None:
     batch = min(size, 500)
     for t in (1, 2, 10_000):
@@ -39,7 +41,7 @@ def test_a_batch_is_a_subset_of_the_rows(size: int) -> None:
         assert len(np.unique(rows)) == batch
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 10, 97, 1024, 5000])
+@pytest.mark.parametrize("size", [1, 3, 10, 1024, 5000])
 def test_all_rows_come_once_when_the_batch_is_everything(size: int) -> None:
     assert np.array_equal(np.sort(draw(0, 5, 2, size, size)), np.arange(size))
 
@@ -88,12 +90,12 @@ def test_every_row_is_included_equally_often(size: int) -> None:
     rounds, batch = 20_000, max(2, size // 3)
     rows, share = many(5, rounds, size, batch), batch / size
     count = np.bincount(rows.ravel(), minlength=size)
-    # Inclusions within a round are dependent: this is the chi-square of sampling without replacement.
+    # Inclusions within a round are dependent: the chi-square of sampling without replacement.
     statistic = np.sum((count - rounds * share) ** 2) / (rounds * share * (1 - share))
     assert stats.chi2.sf(statistic * (size - 1) / size, size - 1) > 1e-4
 
 
-@pytest.mark.parametrize("size", SMALL)
+@pytest.mark.parametrize("size", [*SMALL, 20, 70])
 def test_every_ordered_pair_is_drawn_equally_often(size: int) -> None:
     rows = many(11, 100_000, size, 2)
     count = np.bincount(rows[:, 0] * size + rows[:, 1], minlength=size * size)

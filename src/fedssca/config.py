@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -50,8 +51,8 @@ class Model:
 class Constraint:
     """One limit."""
 
-    kind: str = "loss"
-    limit: float = 0.0
+    kind: str
+    limit: float
 
 
 @dataclass(frozen=True)
@@ -136,16 +137,32 @@ def read(path: Path) -> str:
         ) from error
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error line about an unknown name: the nearest known one, or all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+
+
+def absolute(config: Config) -> Config:
+    """The same run with the places of its data spelled out, so that it resumes from anywhere."""
+    path, folder = (
+        str(Path(place).expanduser().absolute()) if place else ""
+        for place in (config.data.path, config.data.dir)
+    )
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, path=path, dir=folder))
+
+
 def _assign(tree: dict[str, Any], setting: str) -> None:
     """Carry out one "section.key=value"; the value is TOML, or else taken as a string."""
     name, equals, text = setting.partition("=")
     *sections, key = name.strip().split(".")
-    if not equals or not sections:
-        raise UserError(f"--set {setting}: write it as section.key=value, e.g. algorithm.batch=10")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
+    if not equals or not (sections or isinstance(value, dict)):
+        raise UserError(f"--set {setting}: write it as section.key=value, e.g. algorithm.batch=10")
     node: Any = tree
     for step in sections:
         if isinstance(node, list):
@@ -162,7 +179,8 @@ def _assign(tree: dict[str, Any], setting: str) -> None:
 
 def _position(node: Sequence[Any], step: str, setting: str) -> int:
     if not step.isdigit() or int(step) >= len(node):
-        raise UserError(f"--set {setting}: {step} is not one of the entries 0..{len(node) - 1}")
+        there = f"entries 0 to {len(node) - 1}" if node else "no entries yet"
+        raise UserError(f"--set {setting}: there is no entry {step!r}, there are {there}")
     return int(step)
 
 
@@ -173,10 +191,9 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     hints = get_type_hints(kind)
     for key in value:
         if key not in hints:
-            near = difflib.get_close_matches(key, hints, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {_keys(kind)}"
             place = f"key {key!r} in [{where}]" if where else f"section [{key}]"
-            raise UserError(f"unknown {place}: {hint}")
+            raise UserError(f"unknown {place}: {nearest(key, hints)}")
+    value = {key: _filled(kind, key, given) for key, given in value.items()}
     given = {k: _convert(hints[k], v, f"{where}.{k}" if where else k) for k, v in value.items()}
     missing = [
         f.name
@@ -199,11 +216,21 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         return [_convert(get_args(kind)[0], item, f"{where}.{i}") for i, item in enumerate(value)]
     if kind == float | list[float]:
         return _convert(list[float] if isinstance(value, list) else float, value, where)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not abs(value) <= sys.float_info.max:
+            raise UserError(f"{where} = {value}: it must be a finite number")
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         names = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
         raise UserError(f"{where} = {value!r}: it must be {names[kind]}")
+    return value
+
+
+def _filled(kind: Any, key: str, value: Any) -> Any:
+    """A step size given in part keeps the rest of its default: rho.a = 0.5 leaves rho.alpha."""
+    default = getattr(kind, key, None)
+    if isinstance(default, Step) and isinstance(value, Mapping):
+        return dataclasses.asdict(default) | dict(value)
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -38,10 +39,12 @@ def evaluator(
         else np.zeros(train.total, np.int32)
     )
     own = _chunks({**train.columns, "client": numbers})
-    held = _chunks(dict(test)) if test is not None and len(test["y"]) else None
+    held = (
+        _chunks({**test, "client": _nobody(test)}) if test is not None and len(test["x"]) else None
+    )
 
     @jax.jit
-    def sums(w: Array, chunks: Batch) -> tuple[Array, dict[str, tuple[Array, Array]]]:
+    def sums(w: Array, chunks: Batch) -> tuple[Array, dict[str, list[Array]]]:
         def add(total: Any, chunk: Batch) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, total, part(w, chunk)), None
 
@@ -49,12 +52,38 @@ def evaluator(
         zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(part, w, first))
         return jax.lax.scan(add, zero, chunks)[0]
 
-    def part(w: Array, chunk: Batch) -> tuple[Array, dict[str, tuple[Array, Array]]]:
+    def part(w: Array, chunk: Batch) -> tuple[Array, dict[str, list[Array]]]:
         weight = chunk["weight"].astype(w.dtype)
-        rates = problem.measure(w, chunk)
         return problem.terms(w, chunk) @ weight, {
-            name: (top @ weight, bottom @ weight) for name, (top, bottom) in rates.items()
+            name: [jnp.stack([top @ weight, bottom @ weight]) for _, top, bottom in rates]
+            for name, rates in problem.measure(w, chunk).items()
         }
+
+    @functools.cache
+    def weights() -> dict[str, list[float]]:
+        """The rates' weights: plain numbers, found without computing anything."""
+        found: dict[str, list[float]] = {}
+
+        def look(w: Array, chunk: Batch) -> Array:
+            found.update({k: [a for a, _, _ in v] for k, v in problem.measure(w, chunk).items()})
+            return w
+
+        jax.eval_shape(look, problem.start, jax.tree.map(lambda leaf: leaf[0], own))
+        return found
+
+    def named(prefix: str, rates: dict[str, list[Array]]) -> dict[str, float]:
+        """Sums of rates; one whose denominator is empty is left out."""
+        out = {}
+        for name, parts in rates.items():
+            pairs = [np.asarray(part, float) for part in parts]
+            if all(bottom > 0 for _, bottom in pairs):
+                out[f"{prefix}_{name}"] = float(
+                    sum(
+                        a * top / bottom
+                        for a, (top, bottom) in zip(weights()[name], pairs, strict=True)
+                    )
+                )
+        return out
 
     @jax.jit
     def jacobian(w: Array, chunks: Batch) -> Array:
@@ -73,10 +102,9 @@ def evaluator(
             "constraints": [float(value) for value in values[1:]],
             "norm_sq": norm_sq,
         }
-        out |= {f"train_{name}": float(top / bottom) for name, (top, bottom) in rates.items()}
+        out |= named("train", rates)
         if held is not None:
-            _, rates = sums(w, held)
-            out |= {f"test_{name}": float(top / bottom) for name, (top, bottom) in rates.items()}
+            out |= named("test", sums(w, held)[1])
         return out
 
     def gradients(w: Array) -> np.ndarray:
@@ -84,6 +112,11 @@ def evaluator(
         return rows + 2 * problem.known[:, None] * np.asarray(w, float)
 
     return Evaluator(row, gradients)
+
+
+def _nobody(columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Held-out rows belong to no client."""
+    return np.full(len(columns["x"]), -1, np.int32)
 
 
 def _chunks(columns: dict[str, np.ndarray]) -> Batch:

@@ -16,7 +16,7 @@ from jax.flatten_util import ravel_pytree
 
 from fedssca.constraints import LOSS, Constraint, ScoreTerm, cross_entropy
 from fedssca.errors import UserError
-from fedssca.problem import Array, Batch, Problem, Vertical
+from fedssca.problem import Array, Batch, Problem, Rate, Vertical
 
 __all__ = ["ACTIVATIONS", "Model", "classifier", "linear", "mlp"]
 
@@ -124,11 +124,18 @@ def classifier(
     def stacked(outputs: Array, batch: Batch) -> Array:
         return jnp.stack([fn(outputs, batch) for fn in fns.values()])
 
-    def measure(w: Array, batch: Batch) -> dict[str, tuple[Array, Array]]:
+    def measure(w: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
         outputs = scores(w, batch)
         hit = (outputs.argmax(axis=1) == batch["y"]).astype(w.dtype)
         one = jnp.ones_like(hit)
-        return {"cost": (cross_entropy(outputs, batch), one), "accuracy": (hit, one)}
+        rates: dict[str, Sequence[Rate]] = {
+            "cost": [(1.0, cross_entropy(outputs, batch), one)],
+            "accuracy": [(1.0, hit, one)],
+        }
+        for constraint in constraints:
+            if constraint.rates is not None:
+                rates[constraint.name] = constraint.rates(outputs, batch)
+        return rates
 
     return Problem(
         terms=lambda w, batch: stacked(scores(w, batch), batch),

@@ -28,10 +28,11 @@ __all__ = [
     "Measure",
     "Params",
     "Problem",
+    "Rate",
     "Terms",
     "Vertical",
-    "problem",
-    "vertical",
+    "custom_problem",
+    "vertical_problem",
 ]
 
 Array: TypeAlias = jax.Array
@@ -40,8 +41,10 @@ Batch: TypeAlias = dict[str, Any]
 """Named columns with one row a sample ("x", "y", ...), plus "weight": what a sample counts."""
 Terms: TypeAlias = Callable[[Array, Batch], Array]
 """(flat w, batch) -> the K sampled terms of every sample, (K, B)."""
-Measure: TypeAlias = Callable[[Array, Batch], dict[str, tuple[Array, Array]]]
-"""(flat w, batch) -> named rates to report, each as per-sample (numerator, denominator)."""
+Rate: TypeAlias = tuple[float, Array, Array]
+"""weight * sum(numerator) / sum(denominator), both given for every sample."""
+Measure: TypeAlias = Callable[[Array, Batch], dict[str, Sequence[Rate]]]
+"""(flat w, batch) -> what to report under which name: sums of rates."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ class Vertical:
 class Problem:
     """An objective and M constraints over sampled terms; see the module's formula.
 
-    Build one with `problem` (any function of a pytree and a batch), `vertical` (parties hold
-    columns) or `fedssca.models.classifier` (ready-made networks and constraints).
+    Build one with `custom_problem` (any function of a pytree and a batch), `vertical_problem`
+    (parties hold columns) or `fedssca.models.classifier` (ready-made networks and constraints).
     """
 
     terms: Terms
@@ -93,13 +96,19 @@ class Problem:
         """The sampled terms whose values the server needs: those that a constraint uses."""
         return np.flatnonzero(self.combine[1:].any(axis=0))
 
+    def measured(self, values: Array, w: Array) -> Array:
+        """F_1..F_M at w from the sampled means that clients send (those of `valued`)."""
+        rows = jnp.asarray(self.combine[1:, self.valued], w.dtype)
+        known, limits = (jnp.asarray(a, w.dtype) for a in (self.known[1:], self.limits))
+        return rows @ values + known * (w @ w) - limits
+
     def values(self, means: Array, norm_sq: Array) -> Array:
         """F_0..F_M from the K sampled means and |w|^2 (limits already subtracted)."""
         limits = np.concatenate([[0.0], self.limits])
         return jnp.asarray(self.combine) @ means + self.known * norm_sq - limits
 
 
-def problem(
+def custom_problem(
     terms: Callable[[Params, Batch], Array],
     params: Params,
     *,
@@ -107,7 +116,7 @@ def problem(
     combine: np.ndarray | None = None,
     known: Sequence[float] | float = 0.0,
     names: Sequence[str] | None = None,
-    measure: Callable[[Params, Batch], dict[str, tuple[Array, Array]]] | None = None,
+    measure: Callable[[Params, Batch], dict[str, Sequence[Rate]]] | None = None,
 ) -> Problem:
     """A problem from a function of (params, batch) that returns the per-sample terms, (K, B).
 
@@ -117,7 +126,7 @@ def problem(
 
     >>> def terms(params, batch):
     ...     return jnp.square(batch["x"] @ params - batch["y"])[None]
-    >>> problem(terms, jnp.zeros(3), known=0.1).dimension
+    >>> custom_problem(terms, jnp.zeros(3), known=0.1).dimension
     3
     """
     count = len(limits)
@@ -127,13 +136,15 @@ def problem(
             f"combine has shape {matrix.shape}: it needs a row for the objective and one for each "
             f"of the {count} limits, ({count + 1}, number of terms)"
         )
+    if np.size(known) > count + 1 or len(names or limits) != count:
+        raise UserError(f"known and names must fit the {count} limits (known: the objective first)")
     coefficients = np.zeros(count + 1)
     coefficients[: np.size(known)] = known
     if (coefficients < 0).any():
         raise UserError(f"known = {known}: the coefficients of |w|^2 must not be negative")
     flat, unravel = ravel_pytree(params)
 
-    def reported(w: Array, batch: Batch) -> dict[str, tuple[Array, Array]]:
+    def reported(w: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
         return {} if measure is None else measure(unravel(w), batch)
 
     return Problem(
@@ -148,7 +159,7 @@ def problem(
     )
 
 
-def vertical(
+def vertical_problem(
     locals: Sequence[Callable[[Params, Array], Array]],
     head: Callable[[Params, Sequence[Array], Batch], Array],
     params: Sequence[Params],
@@ -158,7 +169,7 @@ def vertical(
     """A problem for parties that hold columns: terms = head(w_0, [locals[i](w_i, x_i)], batch).
 
     `params` is (w_0, w_1, ..., w_I), each any pytree; `features[i]` are party i's columns of x;
-    `settings` are those of `problem`.
+    `settings` are those of `custom_problem`.
     """
     flats = [ravel_pytree(part) for part in params]
     unravels = [unravel for _, unravel in flats]
@@ -174,7 +185,7 @@ def vertical(
     def local(i: int) -> Callable[[Array, Array], Array]:
         return lambda w, x: locals[i](unravels[i + 1](w), x)
 
-    base = problem(joined, list(params), **settings)
+    base = custom_problem(joined, list(params), **settings)
     split = Vertical(
         locals=tuple(local(i) for i in range(len(locals))),
         head=lambda w, hs, batch: head(unravels[0](w), hs, batch),

@@ -5,6 +5,7 @@
     result.json     the final row, feasibility, KKT residual, versions
     model.npz       w
     checkpoint/     state.npz: the server's state, to continue from
+    curves.png      cost, accuracy and |w|^2 over the rounds
 
 Whole files appear by a rename, so a reader sees the old one or the new one, never half of one.
 """
@@ -16,6 +17,7 @@ import json
 import os
 import platform
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
@@ -41,16 +43,30 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, config: str) -> RunDirectory:
-        """Start a run in a new or empty folder."""
-        if (path / "config.toml").exists():
-            raise UserError(
-                f"{path} already holds a run: continue it with --resume {path} or use another --out"
-            )
+        """Start a run in a new or empty folder; when that fails, nothing is left behind."""
+        cls.check_free(path)
         self = cls(path)
-        with self._disk():
-            (path / "checkpoint").mkdir(parents=True, exist_ok=True)
-            self._replace("config.toml", lambda file: file.write(config.encode()))
+        new = [p for p in (path / "checkpoint", path, *path.parents) if not os.path.lexists(p)]
+        try:
+            with self._disk():
+                (path / "checkpoint").mkdir(parents=True, exist_ok=True)
+            self.write("config.toml", lambda file: file.write(config.encode()))
+        except BaseException:
+            for folder in new:
+                with suppress(OSError):
+                    folder.rmdir()
+            raise
         return self
+
+    @classmethod
+    def check_free(cls, path: Path) -> None:
+        """Raise a UserError if a run is in the folder already, or the traces of one."""
+        for name in ("config.toml", "metrics.jsonl", "result.json", "model.npz"):
+            if os.path.lexists(path / name):
+                raise UserError(
+                    f"{path} already holds a run ({name}): continue it with --resume {path} "
+                    "or use another --out"
+                )
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
@@ -62,15 +78,20 @@ class RunDirectory:
     @property
     def config(self) -> str:
         """The run's configuration, a TOML text."""
-        return (self.path / "config.toml").read_text()
+        file = self.path / "config.toml"
+        try:
+            return file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{file} cannot be read ({error}): restore that file") from error
 
     def append(self, row: Row) -> None:
         """Add a row to metrics.jsonl; on failure the file keeps only whole rows."""
-        with self._disk(), open(self.path / "metrics.jsonl", "ab") as file:
+        line = (json.dumps(row) + "\n").encode()
+        with self._disk(), open(self.path / "metrics.jsonl", "ab", buffering=0) as file:
             end = file.seek(0, os.SEEK_END)
             try:
-                file.write((json.dumps(row) + "\n").encode())
-                file.flush()
+                while line:
+                    line = line[file.write(line) :]
             except OSError:
                 with suppress(OSError):
                     file.truncate(end)
@@ -80,7 +101,7 @@ class RunDirectory:
         """All whole rows so far; a half-written last line is passed over."""
         file = self.path / "metrics.jsonl"
         out: list[Row] = []
-        for line in file.read_text().splitlines() if file.exists() else ():
+        for line in file.read_text(errors="replace").splitlines() if file.exists() else ():
             with suppress(json.JSONDecodeError):
                 out.append(json.loads(line))
         return out
@@ -89,8 +110,7 @@ class RunDirectory:
         """Forget rows after round `upto`: the run goes on from a checkpoint there."""
         rows = [row for row in self.rows() if row["round"] <= upto]
         text = "".join(json.dumps(row) + "\n" for row in rows)
-        with self._disk():
-            self._replace("metrics.jsonl", lambda file: file.write(text.encode()))
+        self.write("metrics.jsonl", lambda file: file.write(text.encode()))
         return rows
 
     def save_state(self, state: State, seconds: float) -> None:
@@ -98,11 +118,10 @@ class RunDirectory:
         leaves: dict[str, Any] = {
             f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))
         }
-        with self._disk():
-            self._replace(
-                "checkpoint/state.npz",
-                lambda file: np.savez(file, config=self._key(), seconds=seconds, **leaves),
-            )
+        self.write(
+            "checkpoint/state.npz",
+            lambda file: np.savez(file, config=self._key(), seconds=seconds, **leaves),
+        )
 
     def load_state(self, like: State) -> tuple[State, float] | None:
         """The last checkpoint, laid out as `like`; None when there is none yet."""
@@ -111,17 +130,14 @@ class RunDirectory:
             return None
         leaves, shape = jax.tree.flatten(like)
         try:
-            with np.load(path, allow_pickle=False) as saved:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as saved:
                 if str(saved["config"]) != self._key():
-                    raise UserError(
-                        f"{path} was made under another config than {self.path / 'config.toml'}: "
-                        "restore that file, or start a new run with --out"
-                    )
+                    raise self._changed()
                 stored = [saved[f"leaf{i}"] for i in range(len(leaves))]
                 seconds = float(saved["seconds"])
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            if isinstance(error, UserError):
-                raise
+        except UserError:
+            raise
+        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise UserError(
                 f"{path} cannot be read ({error}): delete it to start the run over"
             ) from error
@@ -133,36 +149,52 @@ class RunDirectory:
 
     def save_model(self, **arrays: Any) -> None:
         """Write model.npz."""
-        with self._disk():
-            self._replace("model.npz", lambda file: np.savez(file, **arrays))
+        self.write("model.npz", lambda file: np.savez(file, **arrays))
 
-    def save_result(self, result: dict[str, Any]) -> None:
-        """Write result.json: the run is complete."""
+    def save_result(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Write result.json: the run is complete. Returns what it holds."""
+        result = result | {"config_sha256": self._key()}
         text = json.dumps(result, indent=2) + "\n"
-        with self._disk():
-            self._replace("result.json", lambda file: file.write(text.encode()))
+        self.write("result.json", lambda file: file.write(text.encode()))
+        return result
 
     def result(self) -> dict[str, Any] | None:
         """result.json, or None while the run is not complete."""
         file = self.path / "result.json"
-        return json.loads(file.read_text()) if file.exists() else None
+        if not file.exists():
+            return None
+        try:
+            result: dict[str, Any] = json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise UserError(f"{file} cannot be read ({error}): delete it, then resume") from error
+        if result.get("config_sha256", self._key()) != self._key():
+            raise self._changed()
+        return result
+
+    def _changed(self) -> UserError:
+        return UserError(
+            f"{self.path / 'config.toml'} is not the config this run was made with: "
+            "restore that file, or start a new run with --out"
+        )
 
     def _key(self) -> str:
         return hashlib.sha256(self.config.encode()).hexdigest()
 
-    def _replace(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
+    def write(self, name: str, fill: Callable[[IO[bytes]], object]) -> None:
+        """Put a file in place whole: `fill` writes a draft, which then takes the name."""
         target = self.path / name
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            with open(draft, "wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, target)
-        except BaseException:
-            with suppress(OSError):
-                draft.unlink()
-            raise
+        draft = target.with_name(f".{target.name}.part")
+        with self._disk():
+            try:
+                with open(draft, "wb") as file:
+                    fill(file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(draft, target)
+            except BaseException:
+                with suppress(OSError):
+                    draft.unlink()
+                raise
 
     @contextmanager
     def _disk(self) -> Iterator[None]:

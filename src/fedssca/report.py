@@ -1,44 +1,100 @@
-"""Figures from records: they read metrics rows, never live objects."""
+"""Figures and tables from records: they read rows and results, never live objects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-__all__ = ["draw_curves"]
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+__all__ = ["draw_curves", "print_results"]
 
 Row = dict[str, Any]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", "--", "-.")
 
 
-def draw_curves(runs: Mapping[str, Sequence[Row]], limits: Sequence[float], path: Path) -> None:
-    """Training cost, test accuracy and |w|^2 of one or more runs against the round, as a PNG."""
-    import matplotlib
+def draw_curves(
+    runs: Mapping[Path, Sequence[Row]], limits: Sequence[float], file: IO[bytes]
+) -> None:
+    """Training cost, test accuracy and |w|^2 of one or more runs against the round, as a PNG.
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    `limits` are limits on the training cost; the side on which they are kept is shaded.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter, PercentFormatter
 
-    panels = [
+    panels = (
         ("train_cost", "training cost"),
         ("test_accuracy", "test accuracy"),
         ("norm_sq", "|w|²"),
-    ]
-    figure, axes = plt.subplots(1, len(panels), figsize=(13, 3.8), layout="constrained")
+    )
+    figure = Figure(figsize=(13, 4.2), layout="constrained")
+    axes = figure.subplots(1, len(panels))
     for axis, (key, label) in zip(axes, panels, strict=True):
-        for (name, rows), colour in zip(runs.items(), COLOURS, strict=False):
+        for number, (name, rows) in enumerate(zip(short_names(runs), runs.values(), strict=True)):
             seen = [(row["round"], row[key]) for row in rows if key in row]
+            style = {"color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number % 3]}
             if seen:
-                axis.plot(*zip(*seen, strict=True), label=name, color=colour, linewidth=1.8)
-        axis.set(xlabel="communication round", ylabel=label)
+                axis.plot(*zip(*seen, strict=True), label=name, linewidth=1.8, **style)
+        axis.set(xlabel="communication round", title=label)
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)
-    for limit in limits:
-        top = axes[0].get_ylim()[1]
-        axes[0].axhline(
-            limit, color="black", linestyle="--", linewidth=1.2, label=f"limit {limit:g}"
+        axis.spines[["top", "right"]].set_visible(False)
+    cost, accuracy, _ = axes
+    cost.set_yscale("log")
+    cost.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    cost.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+    cost.yaxis.set_minor_formatter(NullFormatter())
+    accuracy.yaxis.set_major_formatter(PercentFormatter(1.0))
+    for limit in (limit for limit in limits if limit > 0):
+        cost.axhline(limit, color="black", linewidth=1.0, label=f"limit {limit:g}")
+        bottom = min(cost.get_ylim()[0], limit / 1.5)
+        cost.axhspan(bottom, limit, color="#009E73", alpha=0.1)
+        cost.set_ylim(bottom=bottom)
+    handles, labels = cost.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    figure.savefig(file, format="png", dpi=120)
+
+
+def print_results(results: Mapping[Path, Row]) -> None:
+    """The final numbers of one or more runs, in 80 columns, and where the runs are."""
+    names = [escape(name) for name in short_names(results)]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("run", overflow="fold")
+    for heading in ("train cost", "limit", "kept", "|w|²", "test acc.", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, result in zip(names, results.values(), strict=True):
+        kept = "[green]yes[/]" if result["feasible"] else "[red]NO[/]"
+        accuracy = result.get("test_accuracy")
+        table.add_row(
+            name,
+            f"{result['train_cost']:.4f}",
+            " ".join(f"{limit:g}" for limit in result["limits"]) or "-",
+            kept if result["limits"] else "-",
+            f"{result['norm_sq']:.1f}",
+            "-" if accuracy is None else f"{accuracy:.2%}",
+            f"{result['seconds']:.1f}",
         )
-        axes[0].axhspan(0, limit, color="#009E73", alpha=0.08)
-        axes[0].set_ylim(0, top)
-    axes[0].legend(frameon=False)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    console = Console(highlight=False)
+    console.print(table)
+    for name, result in zip(names, results.values(), strict=True):
+        for limit, value in zip(result["constraint_names"], result["constraints"], strict=True):
+            if value > 0:
+                console.print(
+                    f"[red]{name}: {limit} is over its limit by {value:.4g}[/]; train longer "
+                    "(algorithm.rounds), use a larger batch, or relax the limit"
+                )
+    for path in results:
+        console.print(f"saved in {escape(str(path))}", soft_wrap=True)
+
+
+def short_names(paths: Iterable[Path]) -> list[str]:
+    """The folders' names; those that begin with the first one's name show only the rest."""
+    first, *others = (path.name for path in paths)
+    rest = ["…" + n.removeprefix(first) if n.startswith(first) else n for n in others]
+    return [first, *rest]

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from fedssca.build import RUNTIMES, build
-from fedssca.config import Config, parse, render
+from fedssca.config import Config, absolute, parse, render
 from fedssca.errors import UserError
 from fedssca.record import RunDirectory, versions
-from fedssca.simulate import Result, simulate
+from fedssca.simulate import simulate
 
-__all__ = ["execute"]
+__all__ = ["execute", "load_config"]
 
 Row = dict[str, Any]
 
@@ -40,20 +41,22 @@ def _execute(
 ) -> dict[str, Any]:
     if resume and (done := RunDirectory.open(out).result()) is not None:
         return done
-    if config.run.checkpoint_every < 0:
-        raise UserError(
-            f"run.checkpoint_every = {config.run.checkpoint_every}: it must be >= 0 (0: never)"
-        )
+    if not resume:
+        RunDirectory.check_free(out)
+        config = absolute(config)
     job = build(config)
     folder = RunDirectory.open(out) if resume else RunDirectory.create(out, render(config))
     start = folder.load_state(job.algorithm.init(job.problem.start)) if resume else None
     earlier = folder.keep_rows(int(start[0].round) if start else -1) if resume else []
     for row in earlier:
         on_row(row)
+    seen = earlier[-1]["round"] if earlier else -1
 
     def record(row: Row) -> None:
-        folder.append(row)
-        on_row(row)
+        if row["round"] > seen:
+            _check_finite(row)
+            folder.append(row)
+            on_row(row)
 
     result = simulate(
         job.problem,
@@ -70,21 +73,26 @@ def _execute(
         on_checkpoint=folder.save_state,
     )
     folder.save_model(w=result.w)
-    summary = summarise(config, job.problem.names, result, [*earlier, *result.rows][-1])
-    folder.save_result(summary)
-    return summary
+    return folder.save_result(
+        folder.rows()[-1]
+        | {
+            "feasible": result.feasible,
+            "kkt_residual": result.kkt_residual,
+            "constraint_names": list(job.problem.names),
+            "limits": job.problem.limits.tolist(),
+            "seed": config.run.seed,
+            "versions": versions(),
+        }
+    )
 
 
-def summarise(config: Config, names: tuple[str, ...], result: Result, final: Row) -> dict[str, Any]:
-    """What result.json holds: the final row and the judgement."""
-    return final | {
-        "feasible": result.feasible,
-        "kkt_residual": result.kkt_residual,
-        "constraint_names": list(names),
-        "limits": [entry.limit for entry in config.problem.constraint],
-        "seed": config.run.seed,
-        "versions": versions(),
-    }
+def _check_finite(row: Row) -> None:
+    bad = [name for name, value in row.items() if not np.isfinite(value).all()]
+    if bad:
+        raise UserError(
+            f"training diverged: {bad[0]} is {row[bad[0]]} at round {row['round']}; "
+            "use a larger tau or smaller step sizes"
+        )
 
 
 def load_config(path: Path) -> Config:

@@ -3,7 +3,8 @@
 A batch is the image of 0..B-1 under a pseudo-random permutation of the client's rows, so no
 permutation of the whole data is ever built, and any party can recompute any round's batch. The
 permutation is a Feistel network over Z_a x Z_b with a b barely above the number of rows; the few
-values that fall outside walk on along their cycle until they are inside.
+values that fall outside walk on along their cycle until they are inside. Such a network needs room
+to mix: clients with a handful of rows sort random numbers instead.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fedssca.problem import Array
 __all__ = ["batch_indices"]
 
 ROUNDS = 6
+HANDFUL = 64
 
 
 def batch_indices(
@@ -40,7 +42,27 @@ def batch_indices(
     key = jnp.uint32(seed & 0xFFFFFFFF)
     for word in (jnp.uint32(seed >> 32), jnp.asarray(round, jnp.uint32), clients[:, None], epoch):
         key = _mix(key ^ _mix(jnp.asarray(word, jnp.uint32) + jnp.uint32(0x9E3779B9)))
-    return _permute(jnp.asarray(position), size, key).astype(jnp.int32)
+    few = np.flatnonzero(size[:, 0] <= HANDFUL)
+    many = np.flatnonzero(size[:, 0] > HANDFUL)
+    key, place = jnp.broadcast_to(key, position.shape), jnp.asarray(position)
+    index = jnp.zeros(position.shape, jnp.uint32)
+    if len(few):
+        index = index.at[few].set(_shuffle(place[few], size[few], key[few]))
+    if len(many):
+        index = index.at[many].set(_permute(place[many], size[many], key[many]))
+    return index.astype(jnp.int32)
+
+
+def _shuffle(position: Array, size: np.ndarray, key: Array) -> Array:
+    """The same for a handful of rows: the order of as many random numbers."""
+    row = np.arange(HANDFUL, dtype=np.uint32)
+    draws = _mix(_mix(key[..., None] ^ _mix(jnp.asarray(row) + jnp.uint32(0x27D4EB2F))) + row)
+    order = jnp.argsort(
+        jnp.where(row < size[..., None], draws >> 1, jnp.uint32(0xFFFFFFFF)), axis=-1
+    )
+    return jnp.take_along_axis(order, position[..., None].astype(jnp.int32), axis=-1)[
+        ..., 0
+    ].astype(jnp.uint32)
 
 
 def _permute(position: Array, size: np.ndarray, key: Array) -> Array:

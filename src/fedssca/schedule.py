@@ -13,21 +13,38 @@ __all__ = ["Schedule", "broken_conditions", "power"]
 
 
 class Schedule(NamedTuple):
-    """a / t^alpha; alpha = 0 is a constant."""
+    """a / t^alpha, for a run of known length with a warm start and a cool end.
+
+    With `warm`, never below 1/t: an average that begins as a plain mean. With `rise` the step grows
+    linearly over the first `rise` rounds; with `cool` > 0 it falls linearly to zero over the last
+    share `cool` of `horizon` rounds.
+    """
 
     a: float
     alpha: float = 0.0
+    warm: bool = False
+    rise: int = 0
+    cool: float = 0.0
+    horizon: int = 0
 
     def __call__(self, t: Array) -> Array:
         """The step size of round t."""
-        return self.a / jnp.asarray(t, float) ** self.alpha
+        time = jnp.asarray(t, float)
+        step = self.a / time**self.alpha
+        if self.warm:
+            step = jnp.maximum(step, 1 / time)
+        if self.rise:
+            step = step * jnp.minimum(time / self.rise, 1.0)
+        if self.cool:
+            step = step * jnp.clip((1 - time / self.horizon) / self.cool, 0.0, 1.0)
+        return step
 
 
 def power(a: float, alpha: float = 0.0, *, name: str = "step size", most: float = 1.0) -> Schedule:
     """A checked schedule a / t^alpha with values in (0, most]."""
     if not 0 < a <= most:
         raise UserError(f"{name}.a = {a}: it must lie in (0, {most:g}]")
-    if alpha < 0:
+    if not alpha >= 0:
         raise UserError(f"{name}.alpha = {alpha}: the step would grow; it must be >= 0")
     return Schedule(float(a), float(alpha))
 
@@ -36,7 +53,10 @@ def broken_conditions(rho: Schedule, gamma: Schedule) -> list[str]:
     """Conditions of Theorems 1-4 that the schedules break (empty: convergence is guaranteed).
 
     rho -> 0, sum rho = inf; gamma -> 0, sum gamma = inf, sum gamma^2 < inf, gamma / rho -> 0.
+    They speak of runs without end: a schedule that cools over a known horizon is not judged.
     """
+    if gamma.cool:
+        return []
     r, g = rho.alpha, gamma.alpha
     checks = [
         (r > 0, "rho -> 0 needs rho.alpha > 0"),

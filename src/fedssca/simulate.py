@@ -66,6 +66,8 @@ def simulate(
     """
     if rounds < 1:
         raise UserError(f"rounds = {rounds}: at least 1 is needed")
+    if not 0 <= seed < 2**63:
+        raise UserError(f"seed = {seed}: it must be a whole number from 0 to 2^63 - 1")
     if evaluate_every < 1 or checkpoint_every < 0:
         raise UserError(f"evaluate_every = {evaluate_every}: it must be at least 1")
     parties = clients if isinstance(clients, Rows | Columns) else Rows.of(clients)

@@ -11,7 +11,7 @@ Write your own as four functions; docs/own-surrogate.md shows one in under 30 li
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -37,6 +37,8 @@ class Surrogate(NamedTuple):
     """Server: the sum of the q, taken at w(t), as a statistic around the origin."""
     function: Callable[[Any], Quadratic]
     """Server: p(., Q): one row for the objective, then one a constraint, limits subtracted."""
+    norm_objective: bool = False
+    """The objective's row is |w|^2 itself, so that Lemma 1 applies."""
 
 
 def gradients(problem: Problem, terms: Terms, w: Array, batch: Batch) -> Message:
@@ -53,7 +55,9 @@ def gradients(problem: Problem, terms: Terms, w: Array, batch: Batch) -> Message
     return Message(means[problem.valued], {"gradient": rows})
 
 
-def first_order(problem: Problem, tau: float, *, exact: bool = False) -> Surrogate:
+def first_order(
+    problem: Problem, tau: float | Sequence[float], *, exact: bool = False
+) -> Surrogate:
     """The paper's example: fbar(w; w') = f(w') + grad f(w')'(w - w') + tau |w - w'|^2.
 
     So Fbar_m = C_m + b_m'w + tau |w|^2 with, g and f being the batch averages at w(t),
@@ -64,9 +68,9 @@ def first_order(problem: Problem, tau: float, *, exact: bool = False) -> Surroga
     Known terms known[m] |w|^2 of a sampled F_m are linearised at w(t) too, as the paper does;
     with `exact` they stay as they are, a tighter surrogate at no cost. An F_m without sampled
     terms (the norm as objective) is always kept exact: it is its own best surrogate.
+    A list gives every F_m a tau of its own.
     """
-    if not tau > 0:
-        raise UserError(f"tau = {tau}: the surrogate is strongly convex only for tau > 0")
+    taus = _positive(problem, tau)
     rows = np.flatnonzero(problem.combine.any(axis=1))
     combine, known = problem.combine[rows], problem.known[rows]
     valued = np.where(rows[:, None] > 0, combine, 0.0)[:, problem.valued]
@@ -79,18 +83,22 @@ def first_order(problem: Problem, tau: float, *, exact: bool = False) -> Surroga
         norm_sq = w @ w
         slope = _cast(combine, w) @ q.vectors["gradient"] + 2 * _cast(linearised, w)[:, None] * w
         value = _cast(valued, w) @ q.scalars + _cast(linearised, w) * norm_sq
-        return slope - 2 * tau * w, value - slope @ w + tau * norm_sq
+        bend = _cast(taus[rows], w)
+        return slope - 2 * bend[:, None] * w, value - slope @ w + bend * norm_sq
 
     def function(mixed: tuple[Array, Array]) -> Quadratic:
         b, c = mixed
         curvature = np.array(problem.known)
-        curvature[rows] += tau - linearised
+        curvature[rows] += taus[rows] - linearised
         return _stack(problem, rows, c, b, _cast(curvature, b))
 
-    return Surrogate(zero, lambda *q: gradients(problem, *q), recentre, function)
+    norm_objective = 0 not in rows and bool(problem.known[0] == 1.0)
+    return Surrogate(zero, lambda *q: gradients(problem, *q), recentre, function, norm_objective)
 
 
-def diagonal(problem: Problem, tau: float, *, damping: float = 1.0, chunk: int = 32) -> Surrogate:
+def diagonal(
+    problem: Problem, tau: float | Sequence[float], *, damping: float = 1.0, chunk: int = 32
+) -> Surrogate:
     """First order plus a curvature for every parameter: the empirical Fisher diagonal.
 
         fbar(w; w') = f(w') + grad f(w')'(w - w') + sum_j (tau + damping D_j) (w_j - w'_j)^2,
@@ -99,10 +107,10 @@ def diagonal(problem: Problem, tau: float, *, damping: float = 1.0, chunk: int =
     half the Gauss-Newton diagonal of a likelihood. Steep parameters take short steps, flat ones
     long. Clients send one more vector a term. Known terms are kept exact.
     """
-    if not tau > 0:
-        raise UserError(f"tau = {tau}: the surrogate is strongly convex only for tau > 0")
+    taus = _positive(problem, tau)
     combine, valued = problem.combine, problem.combine[:, problem.valued] * 1.0
     valued[0] = 0.0
+    sampled = combine.any(axis=1)
 
     def zero(w: Array) -> tuple[Array, Array, Array]:
         rows = jnp.zeros((len(combine), w.size), w.dtype)
@@ -119,7 +127,9 @@ def diagonal(problem: Problem, tau: float, *, damping: float = 1.0, chunk: int =
 
     def recentre(w: Array, q: Message) -> tuple[Array, Array, Array]:
         slope = _cast(combine, w) @ q.vectors["gradient"]
-        bend = tau + damping / 2 * (_cast(np.abs(combine), w) @ q.vectors["fisher"])
+        bend = _cast(taus * sampled, w)[:, None] + damping / 2 * (
+            _cast(np.abs(combine), w) @ q.vectors["fisher"]
+        )
         value = _cast(valued, w) @ q.scalars
         return slope - 2 * bend * w, value - slope @ w + bend @ jnp.square(w), bend
 
@@ -138,6 +148,18 @@ def _stack(problem: Problem, rows: np.ndarray, c: Array, b: Array, curvature: Ar
     linear = b if len(rows) == count else jnp.zeros((count, b.shape[1]), b.dtype).at[rows].set(b)
     limits = np.concatenate([[0.0], problem.limits])
     return Quadratic(constant - _cast(limits, b), linear, curvature)
+
+
+def _positive(problem: Problem, tau: float | Sequence[float]) -> np.ndarray:
+    """One tau for each F_m."""
+    taus = np.asarray(tau, float)
+    if taus.ndim and len(taus) != problem.constraints + 1:
+        raise UserError(
+            f"tau has {len(taus)} entries: give one number, or {problem.constraints + 1}"
+        )
+    if not (taus > 0).all():
+        raise UserError(f"tau = {tau}: the surrogate is strongly convex only for tau > 0")
+    return np.broadcast_to(taus, problem.constraints + 1)
 
 
 def _cast(numbers: np.ndarray, like: Array) -> Array:

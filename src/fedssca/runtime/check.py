@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fedssca.algorithm import Algorithm
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
@@ -35,10 +37,23 @@ def check_fit(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -
     if problem.vertical is None:
         raise UserError(
             "the parties hold columns but the problem has no vertical form: build it with "
-            "fedssca.vertical or fedssca.classifier(..., features=...)"
+            "fedssca.vertical_problem or fedssca.classifier(..., features=...)"
+        )
+    if clients.collection == "open" and clients.label_holder is not None:
+        raise UserError(
+            'collection = "open" hands the labels to the server: it does not go with label_holder, '
+            'use collection = "exchange"'
         )
     if len(problem.vertical.locals) != clients.count:
         raise UserError(
             f"the problem is written for {len(problem.vertical.locals)} parties, "
             f"but {clients.count} hold data"
         )
+    for number, (own, held) in enumerate(
+        zip(problem.vertical.features, clients.blocks, strict=True)
+    ):
+        if not np.array_equal(own, held):
+            raise UserError(
+                f"party {number} holds other columns than the problem's features[{number}]: "
+                "build the problem with features=clients.blocks"
+            )

@@ -1,8 +1,8 @@
 """All clients in one compiled program: many rounds a call, one matrix product for all batches.
 
 Where the message is a sum over samples, the batches of all clients are joined (every sample carries
-its weight N_i / (B N)), which gives the same sum. Where clients take local steps they run side by
-side under `vmap`. Parties that hold columns are joined into their centralised form, which has the
+its weight N_i / (B N)), which gives the same sum. Where clients take local steps they run one after
+another. Parties that hold columns are joined into their centralised form, which has the
 same message. `runtime.local` is the twin that moves real messages; tests hold the two together.
 """
 

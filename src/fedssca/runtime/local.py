@@ -32,10 +32,11 @@ class Local:
         self, problem: Problem, clients: Rows | Columns, algorithm: Algorithm, seed: int
     ) -> None:
         check_fit(problem, clients, algorithm)
-        self._algorithm, self._problem, self._seed = algorithm, problem, seed
-        self._total = clients.total
+        self._algorithm, self._problem = algorithm, problem
         self.bytes_up = self.bytes_down = self.bytes_peer = 0
         self._update = jax.jit(algorithm.update)
+        server, size = np.zeros(1, np.int32), np.array([clients.total])
+        self._indices = jax.jit(lambda t: batch_indices(seed, t, server, size, algorithm.batch)[0])
         self._clients: list[Any]
         if isinstance(clients, Rows):
             self.aggregator = plain_sum
@@ -89,8 +90,7 @@ class Local:
         split = self._problem.vertical
         if isinstance(self._clients[number], RowClient) or split is None:
             return request
-        server, size = np.zeros(1, np.int32), np.array([self._total])
-        index = batch_indices(self._seed, request.round, server, size, self._algorithm.batch)[0]
+        index = self._indices(request.round)
         asked = {"round": request.round, "w": request.w[split.blocks[number + 1]], "indices": index}
         return asked | {"w0": request.w[split.blocks[0]]}
 

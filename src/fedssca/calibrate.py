@@ -1,0 +1,130 @@
+"""Step sizes from the problem itself: six probing messages before round 1.
+
+Power iteration on the curvature of the sampled terms, by differences of the very gradients that
+clients send anyway, all taken on one batch (`Request.round` names the batch), and one more gradient
+on another batch, for the noise. Six messages a client, counted as traffic of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.algorithm import Algorithm, Message, Request, State, start
+from fedssca.errors import UserError
+from fedssca.problem import Array, Batch, Problem, Terms
+from fedssca.schedule import Schedule
+from fedssca.surrogate import gradients
+
+__all__ = ["PROBES", "StepSizes", "calibrate", "step_sizes"]
+
+PROBES = 6
+RHO, GAMMA, RISE, COOL = 0.15, 0.1, 20, 0.8
+REACH = 8.0
+"""Curvature times the length of an averaged step. Above 25 the iteration is unstable."""
+QUIET = 0.3
+"""Steps shorten when |gradient|^2 / noise falls below 1 / QUIET."""
+
+
+class StepSizes(NamedTuple):
+    """rho, gamma and one tau for each F_m."""
+
+    rho: Schedule
+    gamma: Schedule
+    tau: tuple[float, ...]
+
+
+class Probe(NamedTuple):
+    """What the probing rounds have found."""
+
+    direction: Array
+    base: Array
+    """Gradients of F_0..F_M's sampled parts at w(1), on the first batch."""
+    curvature: Array
+    snr: Array
+
+
+def step_sizes(curvature: np.ndarray, snr: float, horizon: int) -> StepSizes:
+    """tau_m such that an averaged step is REACH / curvature_m long, shorter in heavy noise.
+
+    One round moves w by gamma rho / (2 tau) g and goes on moving it with momentum
+    beta = (1 - rho)(1 - gamma), so by gamma rho / (2 tau (1 - beta)) g in all.
+    """
+    reach = REACH * min(1.0, QUIET * snr)
+    share = GAMMA * RHO / (1 - (1 - RHO) * (1 - GAMMA))
+    tau = np.maximum(curvature, 1e-3 * curvature.max(initial=1e-6)) * share / (2 * reach)
+    return StepSizes(
+        Schedule(RHO, warm=True),
+        Schedule(GAMMA, rise=RISE, cool=COOL, horizon=horizon),
+        tuple(float(f"{value:.3g}") for value in tau),
+    )
+
+
+def calibrate(
+    problem: Problem, batch: int, horizon: int, runtime: Callable[[Algorithm], Any]
+) -> StepSizes:
+    """Probe the clients through `runtime` and choose the step sizes."""
+    algorithm = probe(problem, batch)
+    state = runtime(algorithm).advance(algorithm.init(problem.start), PROBES)
+    found: Probe = state.memory
+    curvature, snr = np.asarray(found.curvature, float), float(found.snr)
+    if not np.isfinite(curvature).all() or not np.isfinite(snr):
+        raise UserError("gradients at the start are not finite: check the data and their scale")
+    return step_sizes(curvature, snr, horizon)
+
+
+def probe(problem: Problem, batch: int) -> Algorithm:
+    """The probing rounds as an Algorithm, so that they run wherever rounds run."""
+    combine = problem.combine
+
+    def init(w: Array) -> State:
+        rows = jnp.zeros((len(combine), w.size), w.dtype)
+        found = Probe(
+            jnp.zeros_like(w), rows, jnp.zeros(len(combine), w.dtype), jnp.ones((), w.dtype)
+        )
+        return start(problem, w, found)
+
+    def width(w: Array) -> Array:
+        return 1e-2 * jnp.maximum(jnp.linalg.norm(w), 1)
+
+    def request(state: State) -> Request:
+        inner = (state.round > 0) & (state.round < PROBES - 1)
+        away = jnp.where(inner, width(state.w), 0).astype(state.w.dtype)
+        batch_number = jnp.where(state.round == PROBES - 1, -1, 0).astype(jnp.int32)
+        return Request(batch_number, state.w + away * state.memory.direction)
+
+    def reply(terms: Terms, asked: Request, data: Batch) -> Message:
+        return gradients(problem, terms, asked.w, data)
+
+    def update(state: State, total: Message) -> State:
+        found: Probe = state.memory
+        rows = jnp.asarray(combine, state.w.dtype) @ total.vectors["gradient"]
+        first, last = state.round == 0, state.round == PROBES - 1
+        bends = (rows - found.base) / width(state.w)
+        lengths = jnp.linalg.norm(bends, axis=1)
+        summed, difference = _blend(rows, rows), _blend(rows - found.base, found.base)
+        signal = jnp.sum(jnp.square(_blend(found.base, found.base)))
+        snr = signal / jnp.maximum(jnp.sum(jnp.square(difference)) / 2, 1e-30)
+        direction = jnp.where(first, summed, _blend(bends, bends))
+        direction = direction / jnp.maximum(jnp.linalg.norm(direction), 1e-30)
+        probing = ~first & ~last
+        return state._replace(
+            round=state.round + 1,
+            memory=Probe(
+                jnp.where(last, found.direction, direction),
+                jnp.where(first, rows, found.base),
+                jnp.where(probing, lengths, found.curvature),
+                jnp.where(last, snr, found.snr),
+            ),
+        )
+
+    return Algorithm("probe", batch, 1, init, request, reply, update)
+
+
+def _blend(rows: Array, measure: Array) -> Array:
+    """The sum of the rows, each divided by its length in `measure`."""
+    lengths = jnp.linalg.norm(measure, axis=1)
+    return jnp.where(lengths > 0, 1 / jnp.maximum(lengths, 1e-30), 0) @ rows

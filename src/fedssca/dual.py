@@ -1,0 +1,147 @@
+"""Who sets the multipliers: two ways to handle the constraints of a round's convex problem.
+
+`exact_penalty` is the paper's: solve the round's problem as it stands. With mini-batches this
+optimises a surrogate against its own noise (an averaged gradient of squared length |g|^2 + noise
+promises a decrease that is not there), so the multipliers jump and the limits end up broken.
+
+`steered` looks at what really happens instead: the constraint values that the clients measure on
+fresh batches. A multiplier grows while its constraint is on course to end above its limit and
+shrinks while it is on course to end below. It needs nothing that the clients do not send already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.errors import UserError
+from fedssca.problem import Array, Problem
+from fedssca.solver import Quadratic, Solution, lemma1, solve
+
+__all__ = ["Dual", "Round", "exact_penalty", "steered"]
+
+
+class Round(NamedTuple):
+    """What is known when a round's multipliers are set."""
+
+    t: Array
+    w: Array
+    surrogates: Quadratic
+    """Fbar_0..Fbar_M, one row each, limits subtracted."""
+    measured: Array
+    """F_1..F_M at w(t), averaged over this round's batches, limits subtracted."""
+    norm_objective: bool
+
+
+class Dual(NamedTuple):
+    """A rule for the multipliers."""
+
+    init: Callable[[Array], Any]
+    """Its memory before round 1, for parameters like w."""
+    step: Callable[[Any, Round], tuple[Any, Solution]]
+    """The next memory and the solution (wbar, slack, multipliers) of the round's problem."""
+
+
+def exact_penalty(
+    problem: Problem, penalty: float | Sequence[float] = 1e5, patience: int = 100
+) -> Dual:
+    """min Fbar_0 + c sum s_m  s.t.  Fbar_m <= s_m, s >= 0, by Lemma 1 or the dual.
+
+    `penalty` is c, or the continuation c_1 < c_2 < ... of Theorems 2 and 4: the next one is taken
+    when a stage has lasted `patience` rounds and some slack is still positive.
+    """
+    stages = np.atleast_1d(np.asarray(penalty, float))
+    if not (stages > 0).all() or not (np.diff(stages) > 0).all():
+        raise UserError(f"penalty = {penalty}: it must be positive, and a list must increase")
+
+    def init(w: Array) -> tuple[Array, Array]:
+        return jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
+
+    def step(memory: tuple[Array, Array], now: Round) -> tuple[tuple[Array, Array], Solution]:
+        stage, since = memory
+        c = jnp.asarray(stages, now.w.dtype)[stage]
+        objective = jax.tree.map(lambda leaf: leaf[0], now.surrogates)
+        constraints = jax.tree.map(lambda leaf: leaf[1:], now.surrogates)
+        if now.norm_objective and problem.constraints == 1:
+            best = lemma1(constraints, c)
+        else:
+            best = solve(objective, constraints, c)
+        stuck = (since + 1 >= patience) & jnp.any(best.slack > 1e-6)
+        onward = stuck & (stage + 1 < len(stages))
+        return (stage + onward, jnp.where(onward, 0, since + 1)), best
+
+    return Dual(init, step)
+
+
+class Course(NamedTuple):
+    """Where each constraint stands and where it is heading."""
+
+    log_multiplier: Array
+    level: Array
+    trend: Array
+    spread: Array
+
+
+def steered(problem: Problem, rounds: int, *, speed: float = 12.0, memory: float = 50.0) -> Dual:
+    """Multipliers from the measured values: log nu_m moves by speed/rounds * clip(ahead / scale).
+
+    `ahead` is where F_m will be at the end if it goes on as now: its smoothed level plus its trend
+    over t log(T/t) rounds, the way left for a quantity that falls as steadily in log t as learning
+    curves do (taken at 0.7 of it: too low is easily mended, too high is not). `scale` is the limit
+    or the noise of one measurement, whichever is larger. All rates are relative to the length of
+    the run, so that nothing needs setting when it changes.
+    """
+    smoothing = min(memory / rounds, 0.5)
+    limits = np.abs(problem.limits)
+
+    def init(w: Array) -> Course:
+        zero = jnp.zeros(problem.constraints, w.dtype)
+        return Course(zero, zero, zero, zero)
+
+    def step(course: Course, now: Round) -> tuple[Course, Solution]:
+        first, f = now.t == 1, now.measured
+        level = jnp.where(first, f, smoothing * f + (1 - smoothing) * (course.level + course.trend))
+        trend = jnp.where(
+            first, 0, smoothing * (level - course.level) + (1 - smoothing) * course.trend
+        )
+        spread = jnp.where(
+            first, 0, smoothing * jnp.square(f - level) + (1 - smoothing) * course.spread
+        )
+        log_multiplier = jnp.where(first, opening(now), course.log_multiplier)
+        time = now.t.astype(f.dtype)
+        ahead = level + 0.7 * trend * time * jnp.log(rounds / time)
+        scale = jnp.maximum(jnp.maximum(limits, jnp.sqrt(spread)), 1e-3).astype(f.dtype)
+        log_multiplier += speed / rounds * jnp.clip(ahead / scale, -1, 1)
+        nu = jnp.exp(log_multiplier)
+        return Course(log_multiplier, level, trend, spread), at_multipliers(now.surrogates, nu)
+
+    return Dual(init, step)
+
+
+def opening(now: Round) -> Array:
+    """First multipliers: the ratio of the gradients' lengths, times 30 for a broken limit.
+
+    Gradients of a loss shrink thirtyfold and more on the way to a low limit; a constraint that
+    holds at the start needs no such lead.
+    """
+    slopes = now.surrogates.linear + 2 * _columns(now.surrogates.curvature) * now.w
+    lengths = jnp.linalg.norm(slopes, axis=1)
+    floor = 1e-6 * jnp.max(lengths) + np.finfo(lengths.dtype).tiny
+    ratio = jnp.maximum(lengths[0], floor) / jnp.maximum(lengths[1:], floor)
+    return jnp.log(ratio * jnp.where(now.measured > 0, 30.0, 1.0)).astype(now.w.dtype)
+
+
+def at_multipliers(surrogates: Quadratic, nu: Array) -> Solution:
+    """wbar = argmin Fbar_0 + sum_m nu_m Fbar_m for given nu, in closed form."""
+    weights = jnp.concatenate([jnp.ones(1, nu.dtype), nu])
+    linear = weights @ surrogates.linear
+    w = -linear / (2 * (weights @ surrogates.curvature))
+    return Solution(w, jnp.maximum(surrogates(w)[1:], 0), nu, jnp.zeros((), w.dtype))
+
+
+def _columns(curvature: Array) -> Array:
+    return curvature if curvature.ndim == 2 else curvature[:, None]
