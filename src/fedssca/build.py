@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from fedssca import config as cfg
 from fedssca.algorithm import Algorithm
 from fedssca.baselines import sgd
-from fedssca.constraints import Constraint, loss_at_most
+from fedssca.calibrate import PROBES, calibrate
+from fedssca.constraints import Constraint, from_config
 from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample, load
+from fedssca.dual import Dual, exact_penalty, steered
 from fedssca.errors import UserError
 from fedssca.models import classifier, linear, mlp
 from fedssca.problem import Problem
 from fedssca.runtime.check import check_fit
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.local import Local
-from fedssca.schedule import power
+from fedssca.schedule import Schedule, power
 from fedssca.ssca import ssca
 from fedssca.surrogate import Surrogate, diagonal, first_order
 
-__all__ = ["CONSTRAINTS", "RUNTIMES", "Job", "build"]
+__all__ = ["RUNTIMES", "Job", "build"]
 
-CONSTRAINTS: dict[str, Callable[[cfg.Constraint], list[Constraint]]] = {
-    "loss": lambda entry: loss_at_most(entry.limit),
-}
 RUNTIMES: dict[str, Any] = {"fused": Fused, "local": Local}
 LEAST = {
     "algorithm.batch": 1,
@@ -42,8 +43,9 @@ LEAST = {
 
 
 class Job(NamedTuple):
-    """All parts of a run."""
+    """All parts of a run; `config` with everything that was left open filled in."""
 
+    config: cfg.Config
     dataset: Dataset
     clients: Rows | Columns
     problem: Problem
@@ -55,22 +57,22 @@ def build(config: cfg.Config) -> Job:
     _check_ranges(config)
     choose(RUNTIMES, config.run.runtime, "run.runtime")
     choose({"float32": 0, "float64": 0}, config.run.precision, "run.precision")
-    limits = [c for entry in config.problem.constraint for c in _constraint(entry)]
-    dataset = _load(config.data, config.run.seed)
+    dataset = _load(config)
     clients = _share_out(config.data, dataset, config.run.seed)
     problem = classifier(
         _model(config, dataset),
-        limits,
+        [c for entry in config.problem.constraint for c in _limits(entry, dataset, clients)],
         objective=config.problem.objective,
         l2=config.problem.l2,
         features=clients.blocks if isinstance(clients, Columns) else None,
         seed=config.run.seed,
     )
+    config = _calibrated(config, problem, clients)
     algorithm = _algorithm(config, problem)
     check_fit(problem, clients, algorithm)
     if isinstance(clients, Columns) and clients.collection == "open":
         _warn_open(problem)
-    return Job(dataset, clients, problem, algorithm)
+    return Job(config, dataset, clients, problem, algorithm)
 
 
 def choose(table: dict[str, Any], name: str, key: str) -> Any:
@@ -101,12 +103,39 @@ def _warn_open(problem: Problem) -> None:
     )
 
 
-def _constraint(entry: cfg.Constraint) -> list[Constraint]:
-    made: list[Constraint] = choose(CONSTRAINTS, entry.kind, "problem.constraint kind")(entry)
-    return made
+def _limits(entry: cfg.Constraint, dataset: Dataset, clients: Rows | Columns) -> list[Constraint]:
+    options = {"positive": entry.positive, "column": entry.column, "sharpness": entry.sharpness}
+    given = {name: value for name, value in options.items() if value is not None}
+    sizes = clients.sizes if isinstance(clients, Rows) else None
+    return from_config(entry.kind, entry.limit, given, clients.columns, dataset.classes, sizes)
 
 
-def _load(data: cfg.Data, seed: int) -> Dataset:
+def _calibrated(config: cfg.Config, problem: Problem, clients: Rows | Columns) -> cfg.Config:
+    """Step sizes that were left open, found by probing the clients."""
+    chosen, run = config.algorithm, config.run
+    if chosen.name != "ssca" or None not in (chosen.rho, chosen.gamma, chosen.tau):
+        return config
+    if chosen.batch <= (min(clients.sizes) if isinstance(clients, Rows) else clients.total):
+        found = calibrate(
+            problem,
+            chosen.batch,
+            chosen.rounds,
+            lambda probe: RUNTIMES[run.runtime](problem, clients, probe, run.seed),
+        )
+        chosen = dataclasses.replace(
+            chosen,
+            rho=chosen.rho or cfg.Step(found.rho.a, warm=True),
+            gamma=chosen.gamma
+            or cfg.Step(found.gamma.a, rise=found.gamma.rise, cool=found.gamma.cool),
+            tau=list(found.tau) if chosen.tau is None else chosen.tau,
+            probes=PROBES,
+        )
+    return dataclasses.replace(config, algorithm=chosen)
+
+
+def _load(config: cfg.Config) -> Dataset:
+    data, seed = config.data, config.run.seed
+    wanted = [entry.column for entry in config.problem.constraint if entry.column]
     return load(
         None if data.path else data.name,
         path=data.path or None,
@@ -114,7 +143,7 @@ def _load(data: cfg.Data, seed: int) -> Dataset:
         label=data.label or None,
         test_fraction=data.test_fraction,
         seed=seed,
-        keep=data.keep,
+        keep=list(dict.fromkeys([*data.keep, *wanted])) if data.path else data.keep,
     )
 
 
@@ -155,21 +184,38 @@ def _model(config: cfg.Config, dataset: Dataset) -> Any:
 
 def _algorithm(config: cfg.Config, problem: Problem) -> Algorithm:
     chosen = config.algorithm
+    tau = 1.0 if chosen.tau is None else chosen.tau
 
-    def families() -> Surrogate:
+    def family() -> Surrogate:
         table = {
-            "first-order": lambda: first_order(problem, chosen.tau),
-            "exact": lambda: first_order(problem, chosen.tau, exact=True),
-            "diagonal": lambda: diagonal(problem, chosen.tau),
+            "first-order": lambda: first_order(problem, tau),
+            "exact": lambda: first_order(problem, tau, exact=True),
+            "diagonal": lambda: diagonal(problem, tau),
         }
         made: Surrogate = choose(table, chosen.surrogate, "algorithm.surrogate")()
         return made
+
+    def rule() -> Dual:
+        penalty = config.problem.penalty
+        table = {
+            "steered": lambda: steered(problem, chosen.rounds, penalty=float(np.max(penalty))),
+            "exact": lambda: exact_penalty(problem, penalty),
+        }
+        made: Dual = choose(table, chosen.multipliers, "algorithm.multipliers")()
+        return made
+
+    def schedule(step: cfg.Step | None, name: str, most: float = 1.0) -> Schedule:
+        given = step or cfg.Step(1.0)
+        checked = power(given.a, given.alpha, name=f"algorithm.{name}", most=most)
+        return checked._replace(
+            warm=given.warm, rise=given.rise, cool=given.cool, horizon=chosen.rounds
+        )
 
     def local(momentum: float) -> Algorithm:
         return sgd(
             problem,
             batch=chosen.batch,
-            rate=power(chosen.rate.a, chosen.rate.alpha, name="algorithm.rate", most=float("inf")),
+            rate=schedule(chosen.rate, "rate", float("inf")),
             steps=chosen.local_steps,
             momentum=momentum,
         )
@@ -178,10 +224,10 @@ def _algorithm(config: cfg.Config, problem: Problem) -> Algorithm:
         "ssca": lambda: ssca(
             problem,
             batch=chosen.batch,
-            rho=power(chosen.rho.a, chosen.rho.alpha, name="algorithm.rho"),
-            gamma=power(chosen.gamma.a, chosen.gamma.alpha, name="algorithm.gamma"),
-            surrogate=families(),
-            penalty=config.problem.penalty,
+            rho=schedule(chosen.rho, "rho"),
+            gamma=schedule(chosen.gamma, "gamma"),
+            surrogate=family(),
+            dual=rule(),
         ),
         "sgd": lambda: local(0.0),
         "momentum": lambda: local(chosen.momentum),

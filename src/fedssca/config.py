@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import tomli_w
@@ -49,18 +50,24 @@ class Model:
 
 @dataclass(frozen=True)
 class Constraint:
-    """One limit."""
+    """One limit; `column` and `positive`: the sensitive column and the class a rate is about."""
 
     kind: str
     limit: float
+    positive: int | None = None
+    column: str | None = None
+    sharpness: float | None = None
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step size a / t^alpha."""
+    """A step size a / t^alpha; `warm`, `rise`, `cool`: see fedssca.schedule.Schedule."""
 
     a: float
     alpha: float = 0.0
+    warm: bool = False
+    rise: int = 0
+    cool: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -81,9 +88,11 @@ class Algorithm:
     batch: int = 10
     local_steps: int = 1
     rounds: int = 1000
-    rho: Step = Step(0.9, 0.1)
-    gamma: Step = Step(0.5, 0.1)
-    tau: float = 0.2
+    rho: Step | None = None
+    gamma: Step | None = None
+    tau: float | list[float] | None = None
+    probes: int = 0
+    multipliers: str = "steered"
     surrogate: str = "first-order"
     rate: Step = Step(0.3, 0.0)
     momentum: float = 0.1
@@ -124,7 +133,14 @@ def parse(text: str, settings: Sequence[str] = (), source: str = "config") -> Co
 
 def render(config: Config) -> str:
     """The complete TOML of a Config."""
-    return tomli_w.dumps(dataclasses.asdict(config))
+    return tomli_w.dumps(_given(dataclasses.asdict(config)))
+
+
+def _given(tree: Any) -> Any:
+    """Without keys that have no value: TOML has no null."""
+    if isinstance(tree, dict):
+        return {key: _given(value) for key, value in tree.items() if value is not None}
+    return [_given(item) for item in tree] if isinstance(tree, list) else tree
 
 
 def read(path: Path) -> str:
@@ -214,8 +230,10 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list):
             raise UserError(f"{where} = {value!r}: it must be a list")
         return [_convert(get_args(kind)[0], item, f"{where}.{i}") for i, item in enumerate(value)]
-    if kind == float | list[float]:
-        return _convert(list[float] if isinstance(value, list) else float, value, where)
+    if isinstance(kind, UnionType):
+        many = [each for each in get_args(kind) if get_origin(each) is list]
+        single = [each for each in get_args(kind) if each is not NoneType and each not in many]
+        return _convert((many if isinstance(value, list) and many else single)[0], value, where)
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not abs(value) <= sys.float_info.max:
             raise UserError(f"{where} = {value}: it must be a finite number")

@@ -86,17 +86,26 @@ class Course(NamedTuple):
     spread: Array
 
 
-def steered(problem: Problem, rounds: int, *, speed: float = 12.0, memory: float = 50.0) -> Dual:
+def steered(
+    problem: Problem,
+    rounds: int,
+    *,
+    penalty: float = 1e8,
+    speed: float = 12.0,
+    memory: float = 50.0,
+) -> Dual:
     """Multipliers from the measured values: log nu_m moves by speed/rounds * clip(ahead / scale).
 
     `ahead` is where F_m will be at the end if it goes on as now: its smoothed level plus its trend
     over t log(T/t) rounds, the way left for a quantity that falls as steadily in log t as learning
-    curves do (taken at 0.7 of it: too low is easily mended, too high is not). `scale` is the limit
-    or the noise of one measurement, whichever is larger. All rates are relative to the length of
-    the run, so that nothing needs setting when it changes.
+    curves do (taken at 0.85 of it, and one per cent of the limit is kept in reserve: too low is easily
+    mended at the end, too high is not). `scale` is the limit or the noise of one measurement,
+    whichever is larger. All rates are relative to the length of the run, so that nothing needs
+    setting when it changes. `penalty` bounds the multipliers, as in the exact penalty method.
     """
     smoothing = min(memory / rounds, 0.5)
     limits = np.abs(problem.limits)
+    reserve = 0.01 * limits
 
     def init(w: Array) -> Course:
         zero = jnp.zeros(problem.constraints, w.dtype)
@@ -113,9 +122,10 @@ def steered(problem: Problem, rounds: int, *, speed: float = 12.0, memory: float
         )
         log_multiplier = jnp.where(first, opening(now), course.log_multiplier)
         time = now.t.astype(f.dtype)
-        ahead = level + 0.7 * trend * time * jnp.log(rounds / time)
+        ahead = level + 0.85 * trend * time * jnp.log(rounds / time)
         scale = jnp.maximum(jnp.maximum(limits, jnp.sqrt(spread)), 1e-3).astype(f.dtype)
-        log_multiplier += speed / rounds * jnp.clip(ahead / scale, -1, 1)
+        push = jnp.clip((ahead + reserve) / scale, -1, 1)
+        log_multiplier = jnp.minimum(log_multiplier + speed / rounds * push, np.log(penalty))
         nu = jnp.exp(log_multiplier)
         return Course(log_multiplier, level, trend, spread), at_multipliers(now.surrogates, nu)
 

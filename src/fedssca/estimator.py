@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -66,7 +66,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.batch = batch
         self.seed = seed
 
-    def fit(self, X: Any, y: Any = None, clients: int = 5) -> FederatedClassifier:  # noqa: N803
+    def fit(self, X: Any, y: Any = None, clients: int = 5) -> FederatedClassifier:
         """Train on `fit(parties)`, one (X, y) or {"x", "y", ...} each, or on `fit(X, y, clients)`.
 
         With X and y the rows are shared out at random over `clients` clients. The batch is cut to
@@ -108,21 +108,21 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.feasible_ = self.result_.feasible
         return self
 
-    def decision_function(self, X: Any) -> np.ndarray:  # noqa: N803
+    def decision_function(self, X: Any) -> np.ndarray:
         """The scores: (rows, classes), or with two classes score 1 minus score 0, (rows,)."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
+    def predict(self, X: Any) -> np.ndarray:
         """The likeliest class of every row, as one of `classes_`."""
         picked = self._scores(X).argmax(axis=1)
         return np.asarray(self.classes_[picked])
 
-    def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
+    def predict_proba(self, X: Any) -> np.ndarray:
         """softmax(scores), (rows, classes) in the order of `classes_`."""
         return np.asarray(jax.nn.softmax(self._scores(X), axis=1))
 
-    def _scores(self, X: Any) -> np.ndarray:  # noqa: N803
+    def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "result_")
         x = _features(X, "")
         if x.shape[1] != self.n_features_in_:
@@ -131,7 +131,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         network = self._network()
         w0, w1 = self.result_.params
-        parts = [x[at : at + CHUNK] for at in range(0, len(x), CHUNK)]
+        parts = [x[at : at + CHUNK] for at in range(0, max(len(x), 1), CHUNK)]
         return np.concatenate(
             [np.asarray(network.top(w0, network.local(w1, jax.numpy.asarray(p)))) for p in parts]
         )
@@ -251,9 +251,7 @@ def _alike(parts: Sequence[Columns]) -> None:
             )
 
 
-def _flat(
-    constraints: Constraint | Iterable[Any] | Callable[[Columns], Any], columns: Columns
-) -> list[Constraint]:
+def _flat(constraints: Any, columns: Columns) -> list[Constraint]:
     """Constraints out of any nesting of lists and functions of the training columns."""
     if isinstance(constraints, Constraint):
         return [constraints]

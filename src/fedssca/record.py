@@ -28,7 +28,9 @@ import jax
 import numpy as np
 
 from fedssca.algorithm import State
+from fedssca.certificate import Keeper
 from fedssca.errors import UserError
+from fedssca.simulate import Checkpoint
 
 __all__ = ["RunDirectory", "versions"]
 
@@ -113,17 +115,19 @@ class RunDirectory:
         self.write("metrics.jsonl", lambda file: file.write(text.encode()))
         return rows
 
-    def save_state(self, state: State, seconds: float) -> None:
+    def save_state(self, at: Checkpoint) -> None:
         """Replace the checkpoint."""
-        leaves: dict[str, Any] = {
-            f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))
-        }
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(at.state)]
+        arrays: dict[str, Any] = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
+        for name, point in vars(at.keeper).items():
+            if point is not None:
+                arrays |= {f"{name}_w": np.asarray(point[0]), f"{name}_row": json.dumps(point[1])}
         self.write(
             "checkpoint/state.npz",
-            lambda file: np.savez(file, config=self._key(), seconds=seconds, **leaves),
+            lambda file: np.savez(file, config=self._key(), seconds=at.seconds, **arrays),
         )
 
-    def load_state(self, like: State) -> tuple[State, float] | None:
+    def load_state(self, like: State) -> Checkpoint | None:
         """The last checkpoint, laid out as `like`; None when there is none yet."""
         path = self.path / "checkpoint" / "state.npz"
         if not path.exists():
@@ -135,6 +139,16 @@ class RunDirectory:
                     raise self._changed()
                 stored = [saved[f"leaf{i}"] for i in range(len(leaves))]
                 seconds = float(saved["seconds"])
+                keeper = Keeper(
+                    **{
+                        name: (
+                            jax.numpy.asarray(saved[f"{name}_w"]),
+                            json.loads(str(saved[f"{name}_row"])),
+                        )
+                        for name in ("best", "last", "least")
+                        if f"{name}_w" in saved
+                    }
+                )
         except UserError:
             raise
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
@@ -145,7 +159,8 @@ class RunDirectory:
             a.shape != b.shape or a.dtype != b.dtype for a, b in zip(stored, leaves, strict=True)
         ):
             raise UserError(f"{path} does not fit this problem: start a new run with --out")
-        return jax.tree.unflatten(shape, [jax.numpy.asarray(leaf) for leaf in stored]), seconds
+        state = jax.tree.unflatten(shape, [jax.numpy.asarray(leaf) for leaf in stored])
+        return Checkpoint(state, keeper, seconds)
 
     def save_model(self, **arrays: Any) -> None:
         """Write model.npz."""

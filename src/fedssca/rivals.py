@@ -14,9 +14,7 @@ For the first three "~" divides by the sum of the weights: g is the gradient of 
 Lagrangian over 1 + sum nu. It vanishes at the same points, and one rate serves whether multipliers
 are near 0 or, with the norm as objective, near 1000. Terms known[m] |w|^2 enter values and
 gradients exactly. All of it happens at the server, so parties may hold rows or columns alike.
-
-The penalties multiply F_m and grad F_m of the same batch: the product is biased by their
-covariance, and max(0, .) of a noisy F_m is positive where F_m is not. Larger batches mend both.
+Both penalties are biased by noise: F_m and grad F_m of a batch correlate, and max(0, .) is convex.
 
 Sources: Courant (penalty); Arrow, Hurwicz, Uzawa, and Cotter et al. for networks (primal-dual);
 Hestenes, Powell, Rockafellar, Bertsekas (augmented Lagrangian); Polyak, Lan and Zhou (switching).
@@ -42,7 +40,7 @@ __all__ = ["augmented_lagrangian", "primal_dual", "quadratic_penalty", "switchin
 class Memory(NamedTuple):
     """The server's momentum v, and sum_t rate(t) a(t): what each F_m was given so far."""
 
-    momentum: Array
+    v: Array
     given: Array
 
 
@@ -51,11 +49,10 @@ class Round(NamedTuple):
 
     t: Array
     values: Array
-    """F_1..F_M on the round's batches, at w(t)."""
+    """F_1..F_M at w(t), on the round's batches."""
     slopes: Array
-    """grad F_0..grad F_M, (M+1, d)."""
+    """grad F_0..F_M there, (M+1, d)."""
     multipliers: Array
-    """nu(t), as the last round left it."""
     given: Array
 
 
@@ -68,7 +65,7 @@ def quadratic_penalty(
 ) -> Algorithm:
     """SGD on F_0 + c sum_m max(0, F_m)^2, c = `penalty`, that is a_m ~ nu_m = 2 c max(0, F_m).
 
-    It ends with active limits broken by nu_m / (2 c): only c -> inf solves the problem as stated.
+    It ends with active limits broken by nu_m / (2 c): only c -> inf keeps them.
     """
     _positive("penalty", penalty)
 
@@ -125,12 +122,11 @@ def switching(
 
         g = grad F_k / |grad F_k|,    k = 0 if all F_m <= `tolerance`, else the k of the largest F_m
 
-    Noisy batches let F_m <= tolerance pass too often, so that F_m ends above; a negative tolerance
-    is a margin against that. The multipliers of the record are those that its steps amount to: the sum of
-    rate(t) / |grad F_m| over the rounds given to F_m by that over the rounds given to F_0.
+    Noisy batches pass the test too often and F_m ends above; a negative tolerance is a margin.
+    Multipliers of the record: sum rate(t) / |grad F_m| over rounds spent on F_m, by that for F_0.
     """
     if not np.isfinite(tolerance):
-        raise UserError(f"tolerance = {tolerance}: it must be a number")
+        raise UserError(f"tolerance = {tolerance}: it must be finite")
 
     def weigh(now: Round) -> tuple[Array, Array]:
         worst = jnp.argmax(now.values)
@@ -148,9 +144,8 @@ def _ascent(dual_rate: Schedule, penalty: float) -> Weigh:
     _positive("dual_rate.a", dual_rate.a)
 
     def weigh(now: Round) -> tuple[Array, Array]:
-        nu, f = now.multipliers, now.values
-        up = dual_rate(now.t).astype(nu.dtype) * f
-        return _shares(jnp.maximum(nu + penalty * f, 0)), jnp.maximum(nu + up, 0)
+        nu, f, up = now.multipliers, now.values, dual_rate(now.t).astype(now.values.dtype)
+        return _shares(jnp.maximum(nu + penalty * f, 0)), jnp.maximum(nu + up * f, 0)
 
     return weigh
 
@@ -187,8 +182,7 @@ def _descent(
         slopes = combine @ total.vectors["gradient"] + 2 * known[:, None] * w
         values = problem.measured(total.scalars, w)
         a, multipliers = weigh(Round(t, values, slopes, state.multipliers, given))
-        lr = rate(t).astype(w.dtype)
-        v = momentum * v + a @ slopes
+        v, lr = momentum * v + a @ slopes, rate(t).astype(w.dtype)
         slack = jnp.maximum(values, 0)
         return State(t, w - lr * v, Memory(v, given + lr * a), slack, multipliers)
 

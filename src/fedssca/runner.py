@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from fedssca.build import RUNTIMES, build
 from fedssca.config import Config, absolute, parse, render
-from fedssca.errors import UserError
 from fedssca.record import RunDirectory, versions
 from fedssca.simulate import simulate
 
@@ -45,18 +43,16 @@ def _execute(
         RunDirectory.check_free(out)
         config = absolute(config)
     job = build(config)
+    config = job.config
     folder = RunDirectory.open(out) if resume else RunDirectory.create(out, render(config))
     start = folder.load_state(job.algorithm.init(job.problem.start)) if resume else None
-    earlier = folder.keep_rows(int(start[0].round) if start else -1) if resume else []
+    earlier = folder.keep_rows(int(start.state.round) if start else -1) if resume else []
     for row in earlier:
         on_row(row)
-    seen = earlier[-1]["round"] if earlier else -1
 
     def record(row: Row) -> None:
-        if row["round"] > seen:
-            _check_finite(row)
-            folder.append(row)
-            on_row(row)
+        folder.append(row)
+        on_row(row)
 
     result = simulate(
         job.problem,
@@ -67,32 +63,28 @@ def _execute(
         test=job.dataset.test,
         evaluate_every=config.run.evaluate_every,
         runtime=RUNTIMES[config.run.runtime],
+        probes=config.algorithm.probes,
         resume=start,
+        earlier=earlier,
         on_row=record,
         checkpoint_every=config.run.checkpoint_every,
         on_checkpoint=folder.save_state,
     )
-    folder.save_model(w=result.w)
+    folder.save_model(w=result.w, w_last=result.last)
     return folder.save_result(
-        folder.rows()[-1]
+        result.final
         | {
             "feasible": result.feasible,
             "kkt_residual": result.kkt_residual,
+            "certificate": result.certificate,
+            "notes": result.notes,
+            "last": result.rows[-1],
             "constraint_names": list(job.problem.names),
             "limits": job.problem.limits.tolist(),
             "seed": config.run.seed,
             "versions": versions(),
         }
     )
-
-
-def _check_finite(row: Row) -> None:
-    bad = [name for name, value in row.items() if not np.isfinite(value).all()]
-    if bad:
-        raise UserError(
-            f"training diverged: {bad[0]} is {row[bad[0]]} at round {row['round']}; "
-            "use a larger tau or smaller step sizes"
-        )
 
 
 def load_config(path: Path) -> Config:

@@ -5,42 +5,62 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from fedssca.algorithm import Algorithm, State
+from fedssca.certificate import Keeper, certify, explain, refine, restore
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
 from fedssca.loop import Runtime, run
-from fedssca.metrics import Evaluator, evaluator, kkt_residual, state_row, traffic
+from fedssca.metrics import Evaluator, Traffic, evaluator, state_row, traffic
 from fedssca.problem import Params, Problem
 from fedssca.runtime.fused import Fused
 
-__all__ = ["Result", "simulate"]
+__all__ = ["Checkpoint", "Result", "simulate"]
 
 Row = dict[str, Any]
 
 
+class Checkpoint(NamedTuple):
+    """All that is needed to go on: the server's state, the points worth keeping, the time spent."""
+
+    state: State
+    keeper: Keeper
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Result:
-    """The trained model and what was seen on the way."""
+    """The trained model, the proof that it keeps its limits, and what was seen on the way."""
 
     w: np.ndarray
-    """The flat parameter vector; `params` is the same as the model's own tree."""
+    """The returned parameters: the best feasible point, or the last one without constraints."""
     params: Params
+    """The same as the model's own tree."""
+    last: np.ndarray
+    """w(T), where the algorithm ended."""
+    final: Row
+    """The last row, with objective, constraints and rates of the returned model."""
+    certificate: Row
+    """Value, limit, margin and multiplier of every constraint, KKT residual, feasible or not."""
+    notes: list[str]
+    """In plain words: why limits are broken, if they are."""
     rows: list[Row]
     """One dictionary an evaluated round, as in metrics.jsonl."""
-    feasible: bool
-    """All constraints hold on the full training data."""
-    kkt_residual: float
     state: State
 
     @property
-    def final(self) -> Row:
-        """The last evaluated round."""
-        return self.rows[-1]
+    def feasible(self) -> bool:
+        """All constraints hold on the full training data."""
+        return bool(self.certificate["feasible"])
+
+    @property
+    def kkt_residual(self) -> float:
+        """How far the returned model is from a KKT point."""
+        return float(self.certificate["kkt_residual"])
 
 
 def simulate(
@@ -53,67 +73,97 @@ def simulate(
     test: Mapping[str, np.ndarray] | None = None,
     evaluate_every: int = 10,
     runtime: Callable[[Problem, Rows | Columns, Algorithm, int], Runtime] = Fused,
-    resume: tuple[State, float] | None = None,
+    probes: int = 0,
+    resume: Checkpoint | None = None,
+    earlier: Sequence[Row] = (),
     on_row: Callable[[Row], None] | None = None,
     checkpoint_every: int = 0,
-    on_checkpoint: Callable[[State, float], None] | None = None,
+    on_checkpoint: Callable[[Checkpoint], None] | None = None,
 ) -> Result:
     """Train for `rounds` rounds: T - 1 updates, as the paper counts them.
 
     `clients` are rows (or columns) of data; a list of {"x": ..., "y": ...} means one client each.
-    The same seed gives the same batches, and the same bits, on every run. `resume` is a state and
-    the seconds already spent; `on_row` and `on_checkpoint` see rows and states as they come.
+    The same seed gives the same batches, and the same bits, on every run. `probes` messages were
+    spent on calibration and are counted; `resume` goes on from a checkpoint whose rows were
+    `earlier`; `on_row` and `on_checkpoint` see rows and checkpoints as they come.
     """
     if rounds < 1:
         raise UserError(f"rounds = {rounds}: at least 1 is needed")
     if not 0 <= seed < 2**63:
         raise UserError(f"seed = {seed}: it must be a whole number from 0 to 2^63 - 1")
-    if evaluate_every < 1 or checkpoint_every < 0:
+    if evaluate_every < 1:
         raise UserError(f"evaluate_every = {evaluate_every}: it must be at least 1")
     parties = clients if isinstance(clients, Rows | Columns) else Rows.of(clients)
     engine = runtime(problem, parties, algorithm, seed)
     judge = evaluator(problem, parties, test)
     wire = traffic(problem, parties, algorithm)
-    state, spent = resume or (algorithm.init(problem.start), 0.0)
-    begun, last = time.perf_counter() - spent, rounds - 1
-    rows: list[Row] = []
+    at = resume or Checkpoint(algorithm.init(problem.start), Keeper(), 0.0)
+    begun, last, keeper = time.perf_counter() - at.seconds, rounds - 1, at.keeper
+    rows = list(earlier)
 
     def observe(state: State) -> None:
         done = int(state.round)
         if done % evaluate_every == 0 or done == last:
-            row = state_row(state) | judge.row(state.w) | _sent(wire, done)
+            row = state_row(state) | judge.row(state.w) | _sent(wire, done + probes)
             rows.append(row | {"seconds": time.perf_counter() - begun})
-            if not np.isfinite(row["objective"]):
-                raise UserError(
-                    f"training diverged: the objective is {row['objective']} at round {done}; "
-                    "use a larger tau or smaller step sizes"
-                )
+            _check_finite(rows[-1])
+            keeper.see(state.w, rows[-1])
             if on_row:
                 on_row(rows[-1])
         if on_checkpoint and checkpoint_every and (done % checkpoint_every == 0 or done == last):
-            on_checkpoint(state, time.perf_counter() - begun)
+            on_checkpoint(Checkpoint(state, keeper, time.perf_counter() - begun))
 
-    first = int(state.round)
-    stops = {n for step in (evaluate_every, checkpoint_every) if step for n in range(0, last, step)}
-    state = run(engine, state, sorted(n for n in stops | {last} if n > first or n == 0), observe)
-    return conclude(problem, judge, state, rows)
+    first = int(at.state.round)
+    steps = [step for step in (evaluate_every, checkpoint_every) if step]
+    stops = {last}.union(*(range(0, last, step) for step in steps))
+    ahead = sorted(stop for stop in stops if stop > first or (resume is None and stop == 0))
+    state = run(engine, at.state, ahead, observe)
+    return conclude(problem, judge, keeper, state, rows)
 
 
-def conclude(problem: Problem, judge: Evaluator, state: State, rows: list[Row]) -> Result:
-    """Judge the last point: feasibility and KKT residual on the full training data."""
-    values = np.array(judge.row(state.w)["constraints"]) if problem.constraints else np.zeros(0)
-    residual, _ = kkt_residual(judge.gradients(state.w), values)
+def conclude(
+    problem: Problem, judge: Evaluator, keeper: Keeper, state: State, rows: list[Row]
+) -> Result:
+    """Choose the model to return, and prove or explain."""
+    w, row, passes, notes = state.w, rows[-1], 0, []
+    if problem.constraints:
+        if keeper.best is None:
+            passes = restore(judge, keeper, state.w, rows[-1])
+        if keeper.best is not None:
+            w, row, more = refine(judge, keeper, state.w)
+            passes += more
+        elif keeper.least is not None:
+            w, row = keeper.least
+            notes = explain(problem, rows, row)
+    certificate = certify(problem, judge, w, row, rows[-1]["slack"], rows[-1]["multipliers"])
+    certificate["returned"] = {"round": row.get("round"), "search_passes": passes}
+    kept = {name: row[name] for name in rows[-1] if name in row and name not in OWN}
     return Result(
-        w=np.asarray(state.w),
-        params=problem.unravel(state.w),
+        w=np.asarray(w),
+        params=problem.unravel(w),
+        last=np.asarray(state.w),
+        final=rows[-1] | kept,
+        certificate=certificate,
+        notes=notes,
         rows=rows,
-        feasible=bool((values <= 0).all()),
-        kkt_residual=residual,
         state=jax.device_get(state),
     )
 
 
-def _sent(wire: Any, rounds: int) -> Row:
+OWN = {"round", "slack", "multipliers", "bytes_up", "bytes_down", "bytes_peer", "seconds"}
+"""What describes the run as a whole, not the model that it returns."""
+
+
+def _check_finite(row: Row) -> None:
+    bad = [name for name, value in row.items() if not np.isfinite(value).all()]
+    if bad:
+        raise UserError(
+            f"training diverged: {bad[0]} is {row[bad[0]]} at round {row['round']}; "
+            "use a larger tau or smaller step sizes"
+        )
+
+
+def _sent(wire: Traffic, rounds: int) -> Row:
     return {
         "bytes_up": wire.up * rounds,
         "bytes_down": wire.down * rounds,
