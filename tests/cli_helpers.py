@@ -129,16 +129,26 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
 
 
-def weights(folder: Path) -> np.ndarray:
+def weights(folder: Path, name: str = "w") -> np.ndarray:
+    """The returned model, or with "w_last" where the run ended."""
     with np.load(folder / "model.npz", allow_pickle=False) as model:
-        assert model.files == ["w"]
-        return model["w"]
+        assert model.files == ["w", "w_last"]
+        return model[name]
+
+
+def result(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "result.json").read_text())
 
 
 def same_run(one: Path, two: Path) -> bool:
-    """Bit for bit: the model and, but for the seconds, the rows."""
-    a, b = weights(one), weights(two)
-    return a.dtype == b.dtype and a.tobytes() == b.tobytes() and rows(one) == rows(two)
+    """Bit for bit: both models, the certificate and, but for the seconds, the rows."""
+    pairs = [(weights(one, name), weights(two, name)) for name in ("w", "w_last")]
+    proofs = [[result(run)[name] for name in ("certificate", "notes")] for run in (one, two)]
+    return (
+        all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
+        and rows(one) == rows(two)
+        and proofs[0] == proofs[1]
+    )
 
 
 def files(folder: Path) -> dict[str, bytes]:

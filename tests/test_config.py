@@ -34,7 +34,9 @@ def test_empty_text_is_the_contract_defaults() -> None:
         1e5,
     )
     assert config.algorithm.rounds == 1000
-    assert (config.algorithm.rho, config.algorithm.gamma) == (Step(0.9, 0.1), Step(0.5, 0.1))
+    assert config.algorithm.multipliers == "steered"
+    open_ = (config.algorithm.rho, config.algorithm.gamma, config.algorithm.tau)
+    assert open_ == (None, None, None)  # found by probing
     assert (config.run.seed, config.run.evaluate_every, config.run.checkpoint_every) == (0, 10, 100)
 
 
@@ -48,8 +50,8 @@ def test_render_is_complete_and_parses_back(text: str) -> None:
     assert parse(rendered) == config
     for section in ("data", "model", "problem", "algorithm", "run"):
         assert f"[{section}]" in rendered
-        for key in vars(getattr(config, section)):
-            assert key in rendered
+        for key, value in vars(getattr(config, section)).items():
+            assert (f"{key} = " in rendered or f"{key}]" in rendered) == (value is not None)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +64,14 @@ def test_render_is_complete_and_parses_back(text: str) -> None:
         ('data.name="mnist"', "data.name", "mnist"),
         ("data.path=/some where/a=b.csv", "data.path", "/some where/a=b.csv"),
         (" run.seed = 3", "run.seed", 3),
-        ("algorithm.rho.a=0.5", "algorithm.rho", Step(0.5, 0.1)),
-        ("algorithm.rho.alpha=0.4", "algorithm.rho", Step(0.9, 0.4)),
+        ("algorithm.rho.a=0.5", "algorithm.rho", Step(0.5, 0.0)),
+        ("algorithm.rate.alpha=0.4", "algorithm.rate", Step(0.3, 0.4)),
+        ("algorithm.tau=[1, 2]", "algorithm.tau", [1.0, 2.0]),
+        (
+            "algorithm.gamma={a=0.1, rise=20, cool=1}",
+            "algorithm.gamma",
+            Step(0.1, rise=20, cool=1.0),
+        ),
         ("algorithm.rho={a=0.5, alpha=0.2}", "algorithm.rho", Step(0.5, 0.2)),
         ("algorithm.rho=0.5", "algorithm.rho", Step(0.5, 0.0)),
         ("problem.constraint.0.limit=0.3", "problem.constraint", [Constraint("loss", 0.3)]),
@@ -101,6 +109,8 @@ def test_later_settings_win() -> None:
         ("[run]\nzzz = 1", [], "known are checkpoint_every, evaluate_every"),
         ("batch = 1", [], "unknown section [batch]"),
         ("", ["algorithm.rho.b=1"], "unknown key 'b' in [algorithm.rho]: known are a, alpha"),
+        ("", ["algorithm.rho.alpha=0.4"], "algorithm.rho lacks a"),
+        ("", ["algorithm.rho.warm=1"], "algorithm.rho.warm"),
         ("", ["batch=1"], "section.key=value"),
         ("", ["algorithm.batch"], "section.key=value"),
         ("[algorithm", [], "not valid TOML"),
@@ -135,6 +145,8 @@ def test_refused(text: str, settings: list[str], said: str) -> None:
     [
         "algorithm.batch=0",
         "algorithm.local_steps=0",
+        "algorithm.probes=-1",
+        "algorithm.rate.rise=-1",
         "algorithm.rounds=0",
         "algorithm.rounds=-3",
         "data.clients=0",
@@ -155,6 +167,20 @@ def test_ranges_are_checked_before_the_data_is_read(setting: str) -> None:
         build(config)
     key, value = setting.split("=")
     assert str(caught.value).startswith(f"{key} = {value}: ")
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("problem.penalty=-1.0", "it must be positive"),
+        ("problem.penalty=[]", "it must be positive"),
+        ("algorithm.rate.cool=1.5", r"it must lie in \[0, 1\]"),
+    ],
+)
+def test_other_numbers_that_make_no_sense(setting: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        build(parse("", [setting, "data.path=/no/such/file.csv"]))
+    assert str(caught.value).startswith(setting.replace("=", " = ") + ": ")
 
 
 def test_read_names_the_file(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from test_adapters import run_page
@@ -78,7 +78,7 @@ def test_the_norm_as_objective_and_nested_limits(iris: tuple[np.ndarray, np.ndar
 
     parties = [{"x": x[i::2], "y": y[i::2], "age": np.arange(75)} for i in range(2)]
     limits = [[loss_at_most(0.4)], first_party]
-    model = FederatedClassifier("linear", constraints=limits, objective="norm").fit(parties)
+    model = FederatedClassifier(hidden=16, constraints=limits, objective="norm").fit(parties)
     assert set(seen) == {"x", "y", "client", "age"}
     assert seen["y"].dtype == np.int32
     assert len(model.result_.final["constraints"]) == 2
@@ -96,7 +96,7 @@ def test_rows_shared_out_in_a_pipeline() -> None:
     assert pipe[-1].feasible_  # nothing is asked, so nothing is broken
 
 
-def test_settings_clone_and_search(iris: tuple[np.ndarray, np.ndarray]) -> None:
+def test_settings_clone_and_cross_validation(iris: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = iris
     model = FederatedClassifier(linear(4, 3), constraints=[loss_at_most(0.5)], rounds=20)
     other = clone(model).set_params(l2=0.5)
@@ -104,8 +104,8 @@ def test_settings_clone_and_search(iris: tuple[np.ndarray, np.ndarray]) -> None:
     assert set(model.get_params()) == {
         *("model", "hidden", "constraints", "objective", "l2", "rounds", "batch", "seed")
     }
-    search = GridSearchCV(model, {"l2": [0.0, 10.0]}, cv=2, refit=False).fit(x, y, clients=2)
-    assert search.best_params_ == {"l2": 0.0}
+    plain = clone(model).set_params(constraints=())
+    assert cross_val_score(plain, x, y, cv=2, params={"clients": 2}).min() > 0.7
 
 
 def test_the_same_seed_gives_the_same_model(iris: tuple[np.ndarray, np.ndarray]) -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ import pytest
 from cli_helpers import Shell, files, rows, same_run, weights
 
 from fedssca import UserError, load
+from fedssca.calibrate import PROBES
 from fedssca.config import parse
 from fedssca.record import RunDirectory, versions
-from fedssca.runner import _check_finite, load_config
+from fedssca.runner import load_config
+from fedssca.simulate import _check_finite
 
 COLUMNS = {
     "round",
@@ -42,11 +45,11 @@ def shell(
     return Shell(tmp_path, monkeypatch, capsys)
 
 
-def numpy_cost(folder: Path) -> float:
+def numpy_cost(folder: Path, name: str = "w") -> float:
     """The training cost of model.npz, from the layout that the contract states."""
     config = load_config(folder)
     data = load(config.data.name, seed=config.run.seed)
-    x, y, w = data.train["x"] * data.scale, data.train["y"], weights(folder).astype(float)
+    x, y, w = data.train["x"] * data.scale, data.train["y"], weights(folder, name).astype(float)
     p, j, n = x.shape[1], config.model.hidden, data.classes
     assert w.shape == (j * (p + n),)
     w0, w1 = w[: n * j].reshape(n, j), w[n * j :].reshape(j, p)
@@ -73,8 +76,11 @@ def test_a_run_directory_honours_the_contract(
     names = {"checkpoint/state.npz", "config.toml", "curves.png", "metrics.jsonl", "model.npz"}
     assert set(files(out)) == names | {"result.json"}
 
-    config = load_config(out)
-    assert config == parse(shell.small.read_text(), settings)
+    config, given = load_config(out), parse(shell.small.read_text(), settings)
+    found = config.algorithm
+    assert len(found.tau) == 2  # what was left open, as resolved
+    assert found.probes == PROBES
+    assert replace(config, algorithm=replace(found, tau=None, probes=0)) == given
 
     kept = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert [row["round"] for row in kept] == [0, 5, 10, 15, 20]
@@ -83,20 +89,30 @@ def test_a_run_directory_honours_the_contract(
         assert len(row["constraints"]) == len(row["slack"]) == len(row["multipliers"]) == 1
         assert row["constraints"][0] == pytest.approx(row["train_cost"] - 0.3, abs=1e-6)
         assert row["objective"] == pytest.approx(row["norm_sq"])
-    assert kept[0]["bytes_up"] == 0
-    assert kept[4]["bytes_up"] == 2 * kept[2]["bytes_up"] > 0
+    a_round = kept[0]["bytes_up"] // PROBES
+    assert a_round > 0
+    assert [row["bytes_up"] for row in kept] == [a_round * (n + PROBES) for n in range(0, 21, 5)]
     assert all(a["seconds"] < b["seconds"] for a, b in itertools.pairwise(kept))
 
     result = json.loads((out / "result.json").read_text())
-    assert result.items() >= kept[-1].items()
-    assert result["feasible"] == (result["constraints"][0] <= 0)
+    assert result["last"] == kept[-1]
+    assert set(result) >= COLUMNS
+    for name in ("round", "slack", "multipliers", "bytes_up", "bytes_down", "seconds"):
+        assert result[name] == kept[-1][name]  # of the run; all else is of the returned model
+    assert result["objective"] == result["norm_sq"]
+    assert result["constraints"][0] == pytest.approx(result["train_cost"] - 0.3, abs=1e-6)
+    assert result["feasible"] == (result["constraints"][0] <= 0) == (result["notes"] == [])
+    assert result["certificate"]["feasible"] == result["feasible"]
+    assert result["certificate"]["kkt_residual"] == result["kkt_residual"]
     assert math.isfinite(result["kkt_residual"])
     assert result["versions"] == versions()
     assert set(versions()) == {"python", "fedssca", "jax", "jaxlib", "numpy", "scipy"}
 
-    assert weights(out).dtype == config.run.precision
-    assert weights(out) @ weights(out) == pytest.approx(result["norm_sq"], rel=1e-5)
-    assert numpy_cost(out) == pytest.approx(result["train_cost"], rel=2e-6)
+    for name, row in (("w", result), ("w_last", kept[-1])):
+        w = weights(out, name)
+        assert w.dtype == config.run.precision
+        assert w @ w == pytest.approx(row["norm_sq"], rel=1e-5)
+        assert numpy_cost(out, name) == pytest.approx(row["train_cost"], rel=2e-6)
 
 
 @pytest.mark.parametrize("rounds", [1, 12])

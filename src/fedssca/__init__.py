@@ -1,14 +1,30 @@
 """fedssca: federated optimisation with constraints."""
 
 from fedssca.algorithm import Algorithm, Message, Request, State
+from fedssca.auto import auto
 from fedssca.baselines import sgd
-from fedssca.constraints import Constraint, loss_at_most
+from fedssca.calibrate import calibrate
+from fedssca.constraints import (
+    Constraint,
+    client_loss_at_most,
+    client_loss_gap_at_most,
+    custom,
+    false_negative_rate_at_most,
+    false_positive_rate_at_most,
+    loss_at_most,
+    opportunity_gap_at_most,
+    parity_gap_at_most,
+    precision_at_least,
+    recall_at_least,
+)
 from fedssca.data.dataset import Dataset
 from fedssca.data.load import load
 from fedssca.data.split import Columns, Rows, by_feature, by_sample
+from fedssca.dual import Dual, exact_penalty, steered
 from fedssca.errors import UserError
 from fedssca.models import Model, classifier, linear, mlp
 from fedssca.problem import Problem, Vertical, custom_problem, vertical_problem
+from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.local import Local
 from fedssca.schedule import Schedule, power
@@ -23,6 +39,7 @@ __all__ = [
     "Columns",
     "Constraint",
     "Dataset",
+    "Dual",
     "Fused",
     "Local",
     "Message",
@@ -38,21 +55,38 @@ __all__ = [
     "Surrogate",
     "UserError",
     "Vertical",
+    "augmented_lagrangian",
+    "auto",
     "by_feature",
     "by_sample",
+    "calibrate",
     "classifier",
+    "client_loss_at_most",
+    "client_loss_gap_at_most",
+    "custom",
     "custom_problem",
     "diagonal",
+    "exact_penalty",
+    "false_negative_rate_at_most",
+    "false_positive_rate_at_most",
     "first_order",
     "lemma1",
     "linear",
     "load",
     "loss_at_most",
     "mlp",
+    "opportunity_gap_at_most",
+    "parity_gap_at_most",
     "power",
+    "precision_at_least",
+    "primal_dual",
+    "quadratic_penalty",
+    "recall_at_least",
     "sgd",
     "simulate",
     "solve",
     "ssca",
+    "steered",
+    "switching",
     "vertical_problem",
 ]

@@ -19,6 +19,7 @@ from fedssca.dual import Dual, exact_penalty, steered
 from fedssca.errors import UserError
 from fedssca.models import classifier, linear, mlp
 from fedssca.problem import Problem
+from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.check import check_fit
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.local import Local
@@ -26,12 +27,13 @@ from fedssca.schedule import Schedule, power
 from fedssca.ssca import ssca
 from fedssca.surrogate import Surrogate, diagonal, first_order
 
-__all__ = ["RUNTIMES", "Job", "build"]
+__all__ = ["RUNTIMES", "Job", "build", "load_dataset"]
 
 RUNTIMES: dict[str, Any] = {"fused": Fused, "local": Local}
 LEAST = {
     "algorithm.batch": 1,
     "algorithm.local_steps": 1,
+    "algorithm.probes": 0,
     "algorithm.rounds": 1,
     "data.clients": 1,
     "data.label_holder": -1,
@@ -52,12 +54,15 @@ class Job(NamedTuple):
     algorithm: Algorithm
 
 
-def build(config: cfg.Config) -> Job:
-    """Load the data, share it out, write down the problem, choose the method."""
+def build(config: cfg.Config, dataset: Dataset | None = None) -> Job:
+    """Load the data, share it out, write down the problem, choose the method.
+
+    With `dataset` given nothing is loaded: its rows stand in for those that the config names.
+    """
     _check_ranges(config)
     choose(RUNTIMES, config.run.runtime, "run.runtime")
     choose({"float32": 0, "float64": 0}, config.run.precision, "run.precision")
-    dataset = _load(config)
+    dataset = dataset or load_dataset(config)
     clients = _share_out(config.data, dataset, config.run.seed)
     problem = classifier(
         _model(config, dataset),
@@ -83,13 +88,22 @@ def choose(table: dict[str, Any], name: str, key: str) -> Any:
 
 
 def _check_ranges(config: cfg.Config) -> None:
-    """Whole numbers, before any data is read."""
+    """Numbers that make no sense, before any data is read."""
     for key, least in LEAST.items():
         section, name = key.split(".")
         value = getattr(getattr(config, section), name)
         if not least <= value < 2**31:
             bound = f"at least {least}" if value < least else "less than 2^31"
             raise UserError(f"{key} = {value}: it must be {bound}")
+    for name in ("rho", "gamma", "rate", "dual_rate"):
+        step: cfg.Step | None = getattr(config.algorithm, name)
+        if step and step.rise < 0:
+            raise UserError(f"algorithm.{name}.rise = {step.rise}: it must be at least 0")
+        if step and not 0 <= step.cool <= 1:
+            raise UserError(f"algorithm.{name}.cool = {step.cool}: it must lie in [0, 1]")
+    penalty = np.atleast_1d(config.problem.penalty)
+    if not penalty.size or not (penalty > 0).all():
+        raise UserError(f"problem.penalty = {config.problem.penalty}: it must be positive")
 
 
 def _warn_open(problem: Problem) -> None:
@@ -133,7 +147,9 @@ def _calibrated(config: cfg.Config, problem: Problem, clients: Rows | Columns) -
     return dataclasses.replace(config, algorithm=chosen)
 
 
-def _load(config: cfg.Config) -> Dataset:
+def load_dataset(config: cfg.Config) -> Dataset:
+    """The data that a config names, with the columns that its constraints ask for."""
+    _check_ranges(config)
     data, seed = config.data, config.run.seed
     wanted = [entry.column for entry in config.problem.constraint if entry.column]
     return load(
@@ -195,11 +211,12 @@ def _algorithm(config: cfg.Config, problem: Problem) -> Algorithm:
         made: Surrogate = choose(table, chosen.surrogate, "algorithm.surrogate")()
         return made
 
+    most = float(np.max(config.problem.penalty))
+
     def rule() -> Dual:
-        penalty = config.problem.penalty
         table = {
-            "steered": lambda: steered(problem, chosen.rounds, penalty=float(np.max(penalty))),
-            "exact": lambda: exact_penalty(problem, penalty),
+            "steered": lambda: steered(problem, chosen.rounds, penalty=most),
+            "exact": lambda: exact_penalty(problem, config.problem.penalty),
         }
         made: Dual = choose(table, chosen.multipliers, "algorithm.multipliers")()
         return made
@@ -220,6 +237,14 @@ def _algorithm(config: cfg.Config, problem: Problem) -> Algorithm:
             momentum=momentum,
         )
 
+    def shared() -> dict[str, Any]:
+        rate = schedule(chosen.rate, "rate", float("inf"))
+        return {"batch": chosen.batch, "rate": rate, "momentum": chosen.momentum}
+
+    def ascent() -> dict[str, Any]:
+        dual_rate = schedule(chosen.dual_rate, "dual_rate", float("inf"))
+        return shared() | {"dual_rate": dual_rate, "initial": chosen.initial}
+
     table = {
         "ssca": lambda: ssca(
             problem,
@@ -231,6 +256,10 @@ def _algorithm(config: cfg.Config, problem: Problem) -> Algorithm:
         ),
         "sgd": lambda: local(0.0),
         "momentum": lambda: local(chosen.momentum),
+        "penalty": lambda: quadratic_penalty(problem, **shared(), penalty=most),
+        "primal-dual": lambda: primal_dual(problem, **ascent()),
+        "augmented": lambda: augmented_lagrangian(problem, **ascent(), penalty=most),
+        "switching": lambda: switching(problem, **shared(), tolerance=chosen.tolerance),
     }
     made: Algorithm = choose(table, chosen.name, "algorithm.name")()
     if chosen.name == "ssca" and chosen.local_steps != 1:

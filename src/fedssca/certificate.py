@@ -63,7 +63,7 @@ def refine(judge: Evaluator, keeper: Keeper, last: Array) -> tuple[Array, Row, i
         for _ in range(TRIALS):
             middle = (low + high) / 2
             w = start[0] + middle * (end - start[0])
-            row = judge.row(w)
+            row = judge.row(w) | {"round": start[1]["round"]}
             passes += 1
             if feasible(row) and row["objective"] < found[1]["objective"]:
                 found, low = (w, row), middle

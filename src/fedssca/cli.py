@@ -178,6 +178,55 @@ def draw(plan: dict[Path, Config]) -> None:
     RunDirectory.open(first).write("curves.png", lambda file: draw_curves(rows, limits, file))
 
 
+@app.command(epilog="Example: fedssca tune my.toml --methods ssca,primal-dual --trials 12")
+def tune(
+    file: Annotated[Path, typer.Argument(help="The run as TOML.")],
+    methods: Annotated[
+        str | None, typer.Option(help="Separated by commas; default: all that fit the problem.")
+    ] = None,
+    trials: Annotated[int, typer.Option(help="Trials of each method.")] = 12,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the trials; default: runs/tune-<file>.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a key: section.key=value.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of search and validation rows; default: run.seed.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Insist that --out holds trials to go on from.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Find settings for each method, same budget for all; the test rows are never looked at."""
+    config = parse(read(file), settings or (), source=str(file))
+    names = None if methods is None else [n.strip() for n in methods.split(",") if n.strip()]
+    folder = out or Path("runs") / f"tune-{file.stem}"
+    console = Console(stderr=True, quiet=quiet or as_json)
+    from fedssca.tune_run import print_search, tune_into
+
+    try:
+        found = tune_into(
+            folder,
+            config,
+            names,
+            trials,
+            config.run.seed if seed is None else seed,
+            console,
+            resume,
+        )
+    except KeyboardInterrupt:
+        if (folder / "trials.jsonl").exists():
+            print(f"stopped; finished trials are in {folder}: same command again", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if as_json:
+        print(json.dumps(found))
+    elif not quiet:
+        print_search(found)
+
+
 @data_app.command("get", epilog="Example: fedssca data get mnist")
 def data_get(
     name: Annotated[str, typer.Argument(help="mnist, fashion or adult.")],

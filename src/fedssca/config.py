@@ -96,6 +96,9 @@ class Algorithm:
     surrogate: str = "first-order"
     rate: Step = Step(0.3, 0.0)
     momentum: float = 0.1
+    dual_rate: Step = Step(1.0)
+    initial: float = 0.0
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def steered(
 
     `ahead` is where F_m will be at the end if it goes on as now: its smoothed level plus its trend
     over t log(T/t) rounds, the way left for a quantity that falls as steadily in log t as learning
-    curves do (taken at 0.85 of it, and one per cent of the limit is kept in reserve: too low is easily
+    curves do (taken at 0.85 of it, with one per cent of the limit in reserve: too low is easily
     mended at the end, too high is not). `scale` is the limit or the noise of one measurement,
     whichever is larger. All rates are relative to the length of the run, so that nothing needs
     setting when it changes. `penalty` bounds the multipliers, as in the exact penalty method.

@@ -16,6 +16,8 @@ __all__ = ["draw_curves", "print_results"]
 Row = dict[str, Any]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.")
+MOST = 12
+"""Constraints shown on screen."""
 
 
 def draw_curves(
@@ -83,14 +85,41 @@ def print_results(results: Mapping[Path, Row]) -> None:
     console = Console(highlight=False)
     console.print(table)
     for name, result in zip(names, results.values(), strict=True):
-        for limit, value in zip(result["constraint_names"], result["constraints"], strict=True):
-            if value > 0:
-                console.print(
-                    f"[red]{name}: {limit} is over its limit by {value:.4g}[/]; train longer "
-                    "(algorithm.rounds), use a larger batch, or relax the limit"
-                )
+        if result["limits"]:
+            console.print(certificate_table(name, result["certificate"]))
+        for note in result["notes"]:
+            console.print(f"[red]{name}: {escape(note)}[/]", soft_wrap=True)
     for path in results:
         console.print(f"saved in {escape(str(path))}", soft_wrap=True)
+
+
+def certificate_table(name: str, certificate: Row) -> Table:
+    """Every limit with its value, margin, price and, for rates, the value on held-out rows."""
+    verdict = "[green]all limits kept[/]" if certificate["feasible"] else "[red]limits broken[/]"
+    title = f"{name}: {verdict} on the full training data"
+    table = Table(
+        box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="none"
+    )
+    table.add_column("constraint", overflow="fold")
+    for heading in ("value", "limit", "margin", "held out", "multiplier", "0.01 more buys"):
+        table.add_column(heading, justify="right")
+    for entry in certificate["constraints"][:MOST]:
+        held = entry.get("test_rate")
+        table.add_row(
+            escape(entry["name"]),
+            f"{entry['value']:.4f}" if entry["feasible"] else f"[red]{entry['value']:.4f}[/]",
+            f"{entry['limit']:g}",
+            f"{entry['margin']:+.4f}",
+            "-" if held is None else f"{held:.4f}",
+            f"{entry['multiplier']:.4g}",
+            f"{entry['relaxing_by_0.01_buys']:.3g}",
+        )
+    more = len(certificate["constraints"]) - MOST
+    table.caption = f"KKT residual {certificate['kkt_residual']:.2g}" + (
+        f"; {more} more constraints in result.json" if more > 0 else ""
+    )
+    table.caption_justify = "left"
+    return table
 
 
 def short_names(paths: Iterable[Path]) -> list[str]:

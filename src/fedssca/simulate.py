@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -98,7 +98,7 @@ def simulate(
     judge = evaluator(problem, parties, test)
     wire = traffic(problem, parties, algorithm)
     at = resume or Checkpoint(algorithm.init(problem.start), Keeper(), 0.0)
-    begun, last, keeper = time.perf_counter() - at.seconds, rounds - 1, at.keeper
+    begun, last, keeper = time.perf_counter() - at.seconds, rounds - 1, replace(at.keeper)
     rows = list(earlier)
 
     def observe(state: State) -> None:
@@ -111,7 +111,7 @@ def simulate(
             if on_row:
                 on_row(rows[-1])
         if on_checkpoint and checkpoint_every and (done % checkpoint_every == 0 or done == last):
-            on_checkpoint(Checkpoint(state, keeper, time.perf_counter() - begun))
+            on_checkpoint(Checkpoint(state, replace(keeper), time.perf_counter() - begun))
 
     first = int(at.state.round)
     steps = [step for step in (evaluate_every, checkpoint_every) if step]

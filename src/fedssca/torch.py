@@ -245,7 +245,7 @@ def _bridge(
         axis = found.ndim - 1 if rows_last else 0
         if found.ndim == 0 or found.shape[axis] != 2:
             raise UserError(
-                f"shape {tuple(found.shape)} came out for 2 rows: the module must keep the rows apart"
+                f"shape {tuple(found.shape)} came out for 2 rows: the module must keep rows apart"
             )
         sizes = [rows if i == axis else n for i, n in enumerate(found.shape)]
         return jax.ShapeDtypeStruct(tuple(sizes), w.dtype)

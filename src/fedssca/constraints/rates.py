@@ -28,7 +28,7 @@ from fedssca.problem import Array, Batch, Rate
 Subset: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Columns -> which rows belong to it."""
 
-SHARPNESS = 4.0
+SHARPNESS = 2.0
 """How steep the proxy is where the prediction changes."""
 
 

@@ -1,0 +1,21 @@
+"""SSCA with nothing to set: calibrated step sizes, and multipliers that see to the limits."""
+
+from __future__ import annotations
+
+from fedssca.algorithm import Algorithm
+from fedssca.calibrate import calibrate
+from fedssca.data.split import Columns, Rows
+from fedssca.dual import steered
+from fedssca.problem import Problem
+from fedssca.runtime.fused import Fused
+from fedssca.ssca import ssca
+
+__all__ = ["auto"]
+
+
+def auto(
+    problem: Problem, clients: Rows | Columns, *, batch: int, rounds: int, seed: int = 0
+) -> Algorithm:
+    """The algorithm that `fedssca run` uses when no step sizes are given."""
+    steps = calibrate(problem, batch, rounds, lambda probe: Fused(problem, clients, probe, seed))
+    return ssca(problem, batch=batch, **steps._asdict(), dual=steered(problem, rounds))
