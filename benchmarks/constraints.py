@@ -1,4 +1,4 @@
-"""The tables of docs/constraints.md: python benchmarks/constraints.py mnist|adult|cancer|clients|time
+"""The tables of docs/constraints.md: constraints.py mnist|adult|cancer|clients|time [data folder]
 
 Every number is one training through the same code as `fedssca run`; rivals get the same number of
 trials each (log-uniform draws) and the best one is shown: lowest training cost or |w|^2 among those
@@ -183,7 +183,7 @@ def adult_row(named: tuple[Any, ...], method: str, limit: object, result: Result
         row(*named, method, limit, "-", "-", "diverged", "-")
         return
     final = result.final
-    train_gap, test_gap = final["train_parity"], final["test_parity"]
+    train_gap, test_gap = final["train_parity_sex"], final["test_parity_sex"]
     row(
         *named,
         method,

@@ -39,6 +39,7 @@ batch = 5
 rounds = 21
 rho = {a = 0.9, alpha = 0.3}
 gamma = {a = 0.9, alpha = 0.6}
+tau = 0.1
 
 [run]
 evaluate_every = 5
@@ -120,7 +121,8 @@ def process(*arguments: object, **options: Any) -> subprocess.Popen[str]:
     """`fedssca ...` in a process of its own."""
     command = [sys.executable, "-m", "fedssca.cli", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, **pipes, **({"env": os.environ} | options))
+    compiled = {name.upper(): str(value) for name, value in SETTINGS.items()}
+    return subprocess.Popen(command, **pipes, **({"env": os.environ | compiled} | options))
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

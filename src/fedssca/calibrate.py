@@ -50,12 +50,15 @@ class Probe(NamedTuple):
 def step_sizes(curvature: np.ndarray, snr: float, horizon: int) -> StepSizes:
     """tau_m such that an averaged step is REACH / curvature_m long, shorter in heavy noise.
 
+    A term that is flat at the start (a rate, where all scores are equal) will not stay so: no
+    curvature counts for less than half of the largest.
+
     One round moves w by gamma rho / (2 tau) g and goes on moving it with momentum
     beta = (1 - rho)(1 - gamma), so by gamma rho / (2 tau (1 - beta)) g in all.
     """
     reach = REACH * min(1.0, QUIET * snr)
     share = GAMMA * RHO / (1 - (1 - RHO) * (1 - GAMMA))
-    tau = np.maximum(curvature, 1e-3 * curvature.max(initial=1e-6)) * share / (2 * reach)
+    tau = np.maximum(curvature, 0.5 * curvature.max(initial=1e-6)) * share / (2 * reach)
     return StepSizes(
         Schedule(RHO, warm=True),
         Schedule(GAMMA, rise=RISE, cool=COOL, horizon=horizon),

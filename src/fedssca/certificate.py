@@ -160,6 +160,8 @@ def explain(problem: Problem, rows: Sequence[Row], least: Row) -> list[str]:
         floor, needed = _outlook(rounds, history[:, m])
         if m in alone:
             text += "; it was kept at times, but never together with the other limits"
+        elif floor is None:
+            text += "; too few rounds were evaluated to say what is attainable: train longer"
         elif needed is not None:
             text += f"; it is still falling: about {needed:,} rounds would do"
         else:
@@ -171,16 +173,16 @@ def explain(problem: Problem, rows: Sequence[Row], least: Row) -> list[str]:
     return lines
 
 
-def _outlook(rounds: np.ndarray, values: np.ndarray) -> tuple[float, int | None]:
+def _outlook(rounds: np.ndarray, values: np.ndarray) -> tuple[float | None, int | None]:
     """The level that seems attainable, and the rounds after which the limit is met (None: never).
 
     A straight line in log t through the second half of the curve, trusted up to ten times its
-    length: learning curves bend, so more would be a guess.
+    length: learning curves bend, so more would be a guess. Both None: too few points for a line.
     """
     late = rounds >= max(rounds[-1] / 2, 1)
+    if late.sum() < 3:
+        return None, None
     floor = float(values[late].min())
-    if late.sum() < 4 or rounds[-1] < 8:
-        return floor, None
     slope, offset = np.polyfit(np.log(rounds[late]), values[late], 1)
     if slope >= 0:
         return floor, None

@@ -98,14 +98,16 @@ def steered(
 
     `ahead` is where F_m will be at the end if it goes on as now: its smoothed level plus its trend
     over t log(T/t) rounds, the way left for a quantity that falls as steadily in log t as learning
-    curves do (taken at 0.85 of it, with one per cent of the limit in reserve: too low is easily
-    mended at the end, too high is not). `scale` is the limit or the noise of one measurement,
-    whichever is larger. All rates are relative to the length of the run, so that nothing needs
-    setting when it changes. `penalty` bounds the multipliers, as in the exact penalty method.
+    curves do. It is taken at 0.85 of that, with one per cent of the limit and the error of the
+    level in reserve: too low is easily mended at the end, too high is not. `scale` is the limit or
+    the noise of one measurement, whichever is larger. All rates are relative to the length of the
+    run, so that nothing needs setting when it changes. `penalty` bounds the multipliers, as in the
+    exact penalty method.
     """
     smoothing = min(memory / rounds, 0.5)
     limits = np.abs(problem.limits)
     reserve = 0.01 * limits
+    opposite, paired = _opposites(problem)
 
     def init(w: Array) -> Course:
         zero = jnp.zeros(problem.constraints, w.dtype)
@@ -120,29 +122,44 @@ def steered(
         spread = jnp.where(
             first, 0, smoothing * jnp.square(f - level) + (1 - smoothing) * course.spread
         )
-        log_multiplier = jnp.where(first, opening(now), course.log_multiplier)
+        log_multiplier = jnp.where(first, opening(now, paired), course.log_multiplier)
         time = now.t.astype(f.dtype)
         ahead = level + 0.85 * trend * time * jnp.log(rounds / time)
         scale = jnp.maximum(jnp.maximum(limits, jnp.sqrt(spread)), 1e-3).astype(f.dtype)
-        push = jnp.clip((ahead + reserve) / scale, -1, 1)
-        log_multiplier = jnp.minimum(log_multiplier + speed / rounds * push, np.log(penalty))
-        nu = jnp.exp(log_multiplier)
+        doubt = jnp.sqrt(smoothing * spread)
+        push = jnp.clip((ahead + reserve + doubt) / scale, -1, 1)
+        nu = jnp.exp(jnp.minimum(log_multiplier + speed / rounds * push, np.log(penalty)))
+        nu = jnp.maximum(nu - jnp.where(paired, jnp.minimum(nu, nu[opposite]), 0), 0.03 * nu)
+        log_multiplier = jnp.log(nu)
         return Course(log_multiplier, level, trend, spread), at_multipliers(now.surrogates, nu)
 
     return Dual(init, step)
 
 
-def opening(now: Round) -> Array:
-    """First multipliers: the ratio of the gradients' lengths, times 30 for a broken limit.
+def _opposites(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """For each constraint the one that bounds the same quantity from the other side, if any.
 
-    Gradients of a loss shrink thirtyfold and more on the way to a low limit; a constraint that
-    holds at the start needs no such lead.
+    Only the difference of such multipliers acts on w; left alone, noise would drive up both.
+    """
+    rows = np.concatenate([problem.combine[1:], problem.known[1:, None]], axis=1)
+    match = np.all(rows[:, None] == -rows[None], axis=2) & rows.any(axis=1)[:, None]
+    return np.array([int(np.argmax(row)) for row in match], int), match.any(axis=1)
+
+
+def opening(now: Round, paired: np.ndarray) -> Array:
+    """First multipliers: ratios of the gradients' lengths, with a lead for limits that are broken.
+
+    With the norm as objective the lead is 30: the gradient of the norm stays, while that of a loss
+    shrinks thirtyfold and more on the way to a low limit. A quantity bounded from both sides gets
+    none (which side will bind is not known yet), and a limit that holds starts at a tenth.
     """
     slopes = now.surrogates.linear + 2 * _columns(now.surrogates.curvature) * now.w
     lengths = jnp.linalg.norm(slopes, axis=1)
     floor = 1e-6 * jnp.max(lengths) + np.finfo(lengths.dtype).tiny
-    ratio = jnp.maximum(lengths[0], floor) / jnp.maximum(lengths[1:], floor)
-    return jnp.log(ratio * jnp.where(now.measured > 0, 30.0, 1.0)).astype(now.w.dtype)
+    own = jnp.where(lengths[0] > floor, lengths[0], jnp.max(lengths))
+    ratio = own / jnp.maximum(lengths[1:], floor)
+    lead = np.where(paired, 1.0, 30.0 if now.norm_objective else 3.0)
+    return jnp.log(ratio * jnp.where(now.measured > 0, lead, 0.1)).astype(now.w.dtype)
 
 
 def at_multipliers(surrogates: Quadratic, nu: Array) -> Solution:

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from fedssca.constraints import LOSS, Constraint, ScoreTerm, cross_entropy
+from fedssca.adapters import assemble
+from fedssca.constraints import Constraint, ScoreTerm
 from fedssca.errors import UserError
-from fedssca.problem import Array, Batch, Problem, Rate, Vertical
+from fedssca.problem import Array, Batch, Problem, Vertical
 
 __all__ = ["ACTIVATIONS", "Model", "classifier", "linear", "mlp"]
 
@@ -98,55 +99,17 @@ def classifier(
     `features` are the columns of each party when parties hold columns; w keeps the layout of the
     whole network then too.
     """
-    if objective not in ("loss", "norm"):
-        raise UserError(f'objective = {objective!r}: it must be "loss" or "norm"')
-    if l2 < 0:
-        raise UserError(f"l2 = {l2}: it must not be negative")
-    fns: dict[str, ScoreTerm] = {LOSS: cross_entropy} if objective == "loss" else {}
-    for constraint in constraints:
-        fns.update({name: fn for name, (_, fn) in constraint.terms.items()})
-    if not fns:
-        raise UserError('objective "norm" without a constraint: w = 0 solves it; add a constraint')
-    columns = list(fns)
-    combine = np.zeros((len(constraints) + 1, len(columns)))
-    combine[0, columns.index(LOSS)] = objective == "loss" if LOSS in columns else 0.0
-    for row, constraint in zip(combine[1:], constraints, strict=True):
-        for name, (weight, _) in constraint.terms.items():
-            row[columns.index(name)] = weight
-    known = np.zeros(len(combine))
-    known[0] = l2 if objective == "loss" else 1.0
     start, unravel = ravel_pytree(model.init(seed))
 
     def scores(w: Array, batch: Batch) -> Array:
         w0, w1 = unravel(w)
         return model.top(w0, model.local(w1, batch["x"]))
 
-    def stacked(outputs: Array, batch: Batch) -> Array:
-        return jnp.stack([fn(outputs, batch) for fn in fns.values()])
+    def split(stacked: ScoreTerm) -> Vertical:
+        return _split(model, stacked, start, unravel, features or ())
 
-    def measure(w: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
-        outputs = scores(w, batch)
-        hit = (outputs.argmax(axis=1) == batch["y"]).astype(w.dtype)
-        one = jnp.ones_like(hit)
-        rates: dict[str, Sequence[Rate]] = {
-            "cost": [(1.0, cross_entropy(outputs, batch), one)],
-            "accuracy": [(1.0, hit, one)],
-        }
-        for constraint in constraints:
-            if constraint.rates is not None:
-                rates[constraint.name] = constraint.rates(outputs, batch)
-        return rates
-
-    return Problem(
-        terms=lambda w, batch: stacked(scores(w, batch), batch),
-        start=start,
-        unravel=unravel,
-        combine=combine,
-        known=known,
-        limits=np.array([constraint.limit for constraint in constraints], float),
-        names=tuple(constraint.name for constraint in constraints),
-        measure=measure,
-        vertical=None if features is None else _split(model, stacked, start, unravel, features),
+    return assemble(
+        scores, start, unravel, constraints, objective, l2, None if features is None else split
     )
 
 

@@ -46,7 +46,7 @@ PRICE = 100.0
 
 
 class Range(NamedTuple):
-    """Where a setting is looked for: `scale` "log", "even", or "rest" (1 - value on a log scale)."""
+    """Where a setting is looked for: `scale` "log", "even", or "rest" (log for 1 - value)."""
 
     key: str
     low: float
@@ -73,7 +73,7 @@ SPACES: dict[str, tuple[Range, ...]] = {
     "ssca": (
         Range("algorithm.rho.a", 0.05, 1.0),
         Range("algorithm.gamma.a", 0.03, 1.0),
-        Range("algorithm.tau", 1e-3, 1.0),
+        Range("algorithm.tau", 3e-4, 0.3),
         Range("algorithm.rho.alpha", 0.0, 0.5, "even"),
         Range("algorithm.gamma.alpha", 0.0, 0.8, "even"),
     ),
@@ -256,7 +256,8 @@ def _train(
     config = settled(config, entry)
     sizes = config.data.sizes
     if config.data.split == "sample" and all(size.is_integer() for size in sizes):
-        sizes = [max(1.0, math.floor(size * (1 - HELD_OUT))) for size in sizes]
+        share = len(parts.train["y"]) / (len(parts.train["y"]) + len(parts.test["y"]))
+        sizes = [float(max(1, math.floor(size * share))) for size in sizes]
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, sizes=sizes))
     begun = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:

@@ -11,8 +11,10 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -124,22 +126,21 @@ def tune_into(
     folder = Folder(out, _key(config, dataset, seed))
     screen = Screen(console, plan, reusable(plan, folder.trials), config.algorithm.rounds, left_out)
 
-    def keep(trial: Trial) -> None:
-        folder.add(trial)
-        screen.ended(trial)
-
     try:
         folder.create()
-        done = tune(
-            config,
-            chosen,
-            trials,
-            seed,
-            keep,
-            dataset=dataset,
-            earlier=folder.trials,
-            on_row=screen.row,
-        )
+        with _stoppable() as check:
+
+            def keep(trial: Trial) -> None:
+                folder.add(trial)
+                screen.ended(trial)
+                check()
+
+            def show(row: Row) -> None:
+                check()
+                screen.row(row)
+
+            options: Row = {"dataset": dataset, "earlier": folder.trials, "on_row": show}
+            done = tune(config, chosen, trials, seed, keep, **options)
     finally:
         screen.stop()
         folder.discard()
@@ -163,6 +164,30 @@ def tune_into(
     }
     folder.write("tune.json", json.dumps(found, indent=2) + "\n")
     return found
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], None]]:
+    """Ctrl-C counts even where it is swallowed, in a callback of the compiler: see `check`."""
+    pressed = False
+
+    def press(*_: object) -> None:
+        nonlocal pressed
+        pressed = True
+        raise KeyboardInterrupt
+
+    def check() -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield check
+        return
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _shown(trial: Trial) -> Row:
@@ -247,7 +272,8 @@ def print_search(found: Row) -> None:
     for name, trial in found["best"].items():
         settings = " ".join(f"{k.split('.', 1)[1]}={v:g}" for k, v in trial["settings"].items())
         ended = not trial["diverged"]
-        kept = "[green]yes[/]" if trial["feasible"] else f"[red]NO[/], by {trial['violation']:.2g}"
+        miss = trial["violation"] or 0.0
+        kept = "[green]yes[/]" if trial["feasible"] else f"[red]NO[/], by {miss:.2g}"
         table.add_row(
             name,
             str(found["trials_per_method"]),

@@ -1,9 +1,12 @@
 """Limits on what is counted: error rates, recall, precision, gaps between two groups.
 
 Counting has no slope, so the terms are "straight through": the value is the true 0/1 count, the
-gradient that of p = sigmoid(sharpness * margin), where
+gradient that of a smooth stand-in. Gaps and precision take p = sigmoid(sharpness * margin), where
 
-    margin = score_positive - logsumexp(the other scores)    (sharpness 1: p is the softmax).
+    margin = score_positive - logsumexp(the other scores)    (sharpness 1: p is the softmax);
+
+error rates take log(1 + exp(.)) of the same, above the count everywhere, because a sigmoid is flat
+where a row is wrong by far, and those are the rows that a low limit is about.
 
 The values that steer the multipliers and decide on feasibility are then true rates. A rate over a
 subset S of the N training rows is a mean over all of them, (1/N) sum_n (N/N_S) 1[n in S] f(n), with
@@ -38,7 +41,11 @@ def false_negative_rate_at_most(
     """P(predicted != positive | y = positive) <= limit. `labels` are the training data's."""
     within("fnr", limit, 0 <= limit < 1, "0 <= limit < 1")
     name, own, _ = _class("fnr", labels, positive)
-    term, rates = _rate(_event("fnr", positive, sharpness, missed=True), {1.0: own}, {"y": labels})
+    term, rates = _rate(
+        _event("fnr", positive, sharpness, missed=True, proxy=jax.nn.softplus),
+        {1.0: own},
+        {"y": labels},
+    )
     return [Constraint(name, {f"fnr[{positive}, {sharpness:g}]": (1.0, term)}, limit, rates)]
 
 
@@ -48,7 +55,9 @@ def false_positive_rate_at_most(
     """P(predicted = positive | y != positive) <= limit. `labels` are the training data's."""
     within("fpr", limit, 0 <= limit < 1, "0 <= limit < 1")
     name, _, others = _class("fpr", labels, positive)
-    term, rates = _rate(_event("fpr", positive, sharpness), {1.0: others}, {"y": labels})
+    term, rates = _rate(
+        _event("fpr", positive, sharpness, proxy=jax.nn.softplus), {1.0: others}, {"y": labels}
+    )
     return [Constraint(name, {f"fpr[{positive}, {sharpness:g}]": (1.0, term)}, limit, rates)]
 
 
@@ -156,7 +165,11 @@ def _gap(
 
 
 def _event(
-    kind: str, positive: int, sharpness: float, missed: bool = False
+    kind: str,
+    positive: int,
+    sharpness: float,
+    missed: bool = False,
+    proxy: Callable[[Array], Array] = jax.nn.sigmoid,
 ) -> Callable[[Array], Array]:
     """scores -> 1 where the predicted class is `positive` (`missed`: is not), straight through."""
     if not (math.isfinite(sharpness) and sharpness > 0):
@@ -171,7 +184,7 @@ def _event(
         margin = scores[:, positive] - jax.nn.logsumexp(others, axis=1)
         hard = (scores.argmax(axis=1) == positive) != missed
         slope = -sharpness if missed else sharpness
-        return straight_through(hard.astype(scores.dtype), jax.nn.sigmoid(slope * margin))
+        return straight_through(hard.astype(scores.dtype), proxy(slope * margin))
 
     return event
 
