@@ -70,3 +70,25 @@ def test_the_most_may_be_raised() -> None:
 def test_a_growing_step_is_refused() -> None:
     with pytest.raises(UserError, match=r"gamma\.alpha = -0\.1"):
         power(1.0, -0.1, name="gamma")
+
+
+def test_a_warm_start_is_a_plain_mean() -> None:
+    step = Schedule(0.15, warm=True)
+    assert [float(step(t)) for t in (1, 2, 4, 6, 7, 900)] == pytest.approx(
+        [1, 1 / 2, 1 / 4, 1 / 6, 0.15, 0.15], rel=1e-6
+    )
+
+
+def test_it_rises_and_cools() -> None:
+    step = Schedule(0.1, rise=20, cool=0.8, horizon=1000)
+    assert [float(step(t)) for t in (1, 10, 20, 200, 600, 1000, 1001)] == pytest.approx(
+        [0.005, 0.05, 0.1, 0.1, 0.05, 0.0, 0.0], rel=1e-5, abs=1e-9
+    )
+    both = Schedule(0.1, 0.5, rise=4, cool=1.0, horizon=10)
+    assert float(both(2)) == pytest.approx(0.1 / math.sqrt(2) * 0.5 * 0.8, rel=1e-6)
+
+
+def test_a_schedule_that_cools_is_not_judged_by_the_theorems() -> None:
+    rho, gamma = Schedule(0.15, warm=True), Schedule(0.1, rise=20)
+    assert len(broken_conditions(rho, gamma)) == 4
+    assert broken_conditions(rho, gamma._replace(cool=0.8, horizon=100)) == []

@@ -31,6 +31,8 @@ class Request(NamedTuple):
     """t = 1, 2, ..."""
     w: Array
     """The point w(t); a party that holds columns gets its own block only."""
+    weights: Any = ()
+    """Weights of F_0..F_M in the one gradient that is wanted; none: a gradient for every term."""
 
 
 class Message(NamedTuple):

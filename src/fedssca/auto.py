@@ -5,10 +5,9 @@ from __future__ import annotations
 from fedssca.algorithm import Algorithm
 from fedssca.calibrate import calibrate
 from fedssca.data.split import Columns, Rows
-from fedssca.dual import steered
 from fedssca.problem import Problem
 from fedssca.runtime.fused import Fused
-from fedssca.ssca import ssca
+from fedssca.steered import steered_ssca
 
 __all__ = ["auto"]
 
@@ -18,4 +17,4 @@ def auto(
 ) -> Algorithm:
     """The algorithm that `fedssca run` uses when no step sizes are given."""
     steps = calibrate(problem, batch, rounds, lambda probe: Fused(problem, clients, probe, seed))
-    return ssca(problem, batch=batch, **steps._asdict(), dual=steered(problem, rounds))
+    return steered_ssca(problem, batch=batch, rounds=rounds, **steps._asdict())

@@ -25,6 +25,7 @@ from fedssca.runtime.fused import Fused
 from fedssca.runtime.local import Local
 from fedssca.schedule import Schedule, power
 from fedssca.ssca import ssca
+from fedssca.steered import steered_ssca
 from fedssca.surrogate import Surrogate, diagonal, first_order
 
 __all__ = ["RUNTIMES", "Job", "build", "load_dataset"]
@@ -127,7 +128,10 @@ def _limits(entry: cfg.Constraint, dataset: Dataset, clients: Rows | Columns) ->
 def _calibrated(config: cfg.Config, problem: Problem, clients: Rows | Columns) -> cfg.Config:
     """Step sizes that were left open, found by probing the clients."""
     chosen, run = config.algorithm, config.run
-    if chosen.name != "ssca" or None not in (chosen.rho, chosen.gamma, chosen.tau):
+    wanted = [chosen.rho, chosen.gamma, chosen.tau]
+    if _weighed(config):
+        wanted.append(chosen.opening)
+    if chosen.name != "ssca" or None not in wanted:
         return config
     if chosen.batch <= (min(clients.sizes) if isinstance(clients, Rows) else clients.total):
         found = calibrate(
@@ -142,9 +146,16 @@ def _calibrated(config: cfg.Config, problem: Problem, clients: Rows | Columns) -
             gamma=chosen.gamma
             or cfg.Step(found.gamma.a, rise=found.gamma.rise, cool=found.gamma.cool),
             tau=list(found.tau) if chosen.tau is None else chosen.tau,
+            opening=list(found.opening) if chosen.opening is None else chosen.opening,
             probes=PROBES,
         )
     return dataclasses.replace(config, algorithm=chosen)
+
+
+def _weighed(config: cfg.Config) -> bool:
+    """One gradient for all limits, or one for every term (the paper's, and other surrogates)."""
+    chosen = config.algorithm
+    return chosen.multipliers == "steered" and chosen.surrogate in ("first-order", "exact")
 
 
 def load_dataset(config: cfg.Config) -> Dataset:
@@ -202,7 +213,7 @@ def _algorithm(config: cfg.Config, problem: Problem) -> Algorithm:
     chosen = config.algorithm
     tau = 1.0 if chosen.tau is None else chosen.tau
 
-    def family() -> Surrogate:
+    def surrogate() -> Surrogate:
         table = {
             "first-order": lambda: first_order(problem, tau),
             "exact": lambda: first_order(problem, tau, exact=True),
@@ -245,15 +256,26 @@ def _algorithm(config: cfg.Config, problem: Problem) -> Algorithm:
         dual_rate = schedule(chosen.dual_rate, "dual_rate", float("inf"))
         return shared() | {"dual_rate": dual_rate, "initial": chosen.initial}
 
+    def sscas() -> Algorithm:
+        steps: dict[str, Any] = {
+            "batch": chosen.batch,
+            "rho": schedule(chosen.rho, "rho"),
+            "gamma": schedule(chosen.gamma, "gamma"),
+        }
+        family, dual = surrogate(), rule()
+        if not _weighed(config) or not problem.constraints:
+            return ssca(problem, **steps, surrogate=family, dual=dual)
+        first = chosen.opening or [1.0] * problem.constraints
+        more: dict[str, Any] = {
+            "rounds": chosen.rounds,
+            "tau": tau,
+            "opening": first,
+            "penalty": most,
+        }
+        return steered_ssca(problem, **steps, **more)
+
     table = {
-        "ssca": lambda: ssca(
-            problem,
-            batch=chosen.batch,
-            rho=schedule(chosen.rho, "rho"),
-            gamma=schedule(chosen.gamma, "gamma"),
-            surrogate=family(),
-            dual=rule(),
-        ),
+        "ssca": sscas,
         "sgd": lambda: local(0.0),
         "momentum": lambda: local(chosen.momentum),
         "penalty": lambda: quadratic_penalty(problem, **shared(), penalty=most),

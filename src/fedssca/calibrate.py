@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.algorithm import Algorithm, Message, Request, State, start
+from fedssca.dual import opening, opposites
 from fedssca.errors import UserError
 from fedssca.problem import Array, Batch, Problem, Terms
 from fedssca.schedule import Schedule
@@ -30,11 +31,12 @@ QUIET = 0.3
 
 
 class StepSizes(NamedTuple):
-    """rho, gamma and one tau for each F_m."""
+    """rho, gamma, one tau for each F_m, and the first multipliers."""
 
     rho: Schedule
     gamma: Schedule
     tau: tuple[float, ...]
+    opening: tuple[float, ...] = ()
 
 
 class Probe(NamedTuple):
@@ -45,6 +47,8 @@ class Probe(NamedTuple):
     """Gradients of F_0..F_M's sampled parts at w(1), on the first batch."""
     curvature: Array
     snr: Array
+    values: Array
+    """F_1..F_M at w(1) on the first batch."""
 
 
 def step_sizes(curvature: np.ndarray, snr: float, horizon: int) -> StepSizes:
@@ -76,7 +80,15 @@ def calibrate(
     curvature, snr = np.asarray(found.curvature, float), float(found.snr)
     if not np.isfinite(curvature).all() or not np.isfinite(snr):
         raise UserError("gradients at the start are not finite: check the data and their scale")
-    return step_sizes(curvature, snr, horizon)
+    slopes = np.asarray(found.base, float) + 2 * problem.known[:, None] * np.asarray(state.w)
+    first = opening(
+        jnp.asarray(np.linalg.norm(slopes, axis=1)),
+        found.values,
+        opposites(problem)[1],
+        norm_objective=not problem.combine[0].any(),
+    )
+    found_steps = step_sizes(curvature, snr, horizon)
+    return found_steps._replace(opening=tuple(float(f"{nu:.3g}") for nu in np.asarray(first)))
 
 
 def probe(problem: Problem, batch: int) -> Algorithm:
@@ -85,9 +97,8 @@ def probe(problem: Problem, batch: int) -> Algorithm:
 
     def init(w: Array) -> State:
         rows = jnp.zeros((len(combine), w.size), w.dtype)
-        found = Probe(
-            jnp.zeros_like(w), rows, jnp.zeros(len(combine), w.dtype), jnp.ones((), w.dtype)
-        )
+        nothing = jnp.zeros(len(combine), w.dtype)
+        found = Probe(jnp.zeros_like(w), rows, nothing, jnp.ones((), w.dtype), nothing[1:])
         return start(problem, w, found)
 
     def width(w: Array) -> Array:
@@ -121,6 +132,7 @@ def probe(problem: Problem, batch: int) -> Algorithm:
                 jnp.where(first, rows, found.base),
                 jnp.where(probing, lengths, found.curvature),
                 jnp.where(last, snr, found.snr),
+                jnp.where(first, problem.measured(total.scalars, state.w), found.values),
             ),
         )
 

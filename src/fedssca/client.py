@@ -100,7 +100,7 @@ class ColumnClient:
         self._inbox[sender] = payload
 
     def handle(self, phase: str, request: dict[str, Any]) -> Outgoing:
-        """Answer a request: {"round", "w": own block, "w0": top block, "indices": the batch}."""
+        """Answer a request: {"round", "w": own block, "w0": top block, "weights", "indices"}."""
         step: Callable[[dict[str, Any], Batch], Outgoing] = getattr(self, f"_on_{phase}")
         index = request["indices"]
         return step(request, {name: column[index] for name, column in self._columns.items()})
@@ -145,7 +145,7 @@ class ColumnClient:
         rows = len(request["indices"])
         w = request["w0"] if block == 0 else request["w"]
         batch["weight"] = jnp.full(rows, 1 / rows, w.dtype)
-        point = Request(request["round"], w)
+        point = Request(request["round"], w, request["weights"])
         message = self._algorithm.reply(self._terms_of(block, request), point, batch)
         return message if block == 0 else message._replace(scalars=())
 

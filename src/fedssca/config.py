@@ -91,6 +91,7 @@ class Algorithm:
     rho: Step | None = None
     gamma: Step | None = None
     tau: float | list[float] | None = None
+    opening: list[float] | None = None
     probes: int = 0
     multipliers: str = "steered"
     surrogate: str = "first-order"

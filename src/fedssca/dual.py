@@ -22,7 +22,7 @@ from fedssca.errors import UserError
 from fedssca.problem import Array, Problem
 from fedssca.solver import Quadratic, Solution, lemma1, solve
 
-__all__ = ["Dual", "Round", "exact_penalty", "steered"]
+__all__ = ["Course", "Dual", "Round", "Steering", "exact_penalty", "opening", "steer", "steered"]
 
 
 class Round(NamedTuple):
@@ -86,15 +86,23 @@ class Course(NamedTuple):
     spread: Array
 
 
-def steered(
+class Steering(NamedTuple):
+    """How measured values move multipliers."""
+
+    init: Callable[[Array], Course]
+    step: Callable[[Course, Array, Array], Course]
+    """(course, t, measured F_1..F_M) -> the course with the next multipliers."""
+
+
+def steer(
     problem: Problem,
     rounds: int,
     *,
     penalty: float = 1e8,
     speed: float = 12.0,
     memory: float = 50.0,
-) -> Dual:
-    """Multipliers from the measured values: log nu_m moves by speed/rounds * clip(ahead / scale).
+) -> Steering:
+    """log nu_m moves by speed/rounds * clip(ahead / scale, -1, 1) a round.
 
     `ahead` is where F_m will be at the end if it goes on as now: its smoothed level plus its trend
     over t log(T/t) rounds, the way left for a quantity that falls as steadily in log t as learning
@@ -104,62 +112,71 @@ def steered(
     run, so that nothing needs setting when it changes. `penalty` bounds the multipliers, as in the
     exact penalty method.
     """
-    smoothing = min(memory / rounds, 0.5)
+    keep = min(memory / rounds, 0.5)
     limits = np.abs(problem.limits)
-    reserve = 0.01 * limits
-    opposite, paired = _opposites(problem)
+    opposite, paired = opposites(problem)
 
     def init(w: Array) -> Course:
         zero = jnp.zeros(problem.constraints, w.dtype)
         return Course(zero, zero, zero, zero)
 
-    def step(course: Course, now: Round) -> tuple[Course, Solution]:
-        first, f = now.t == 1, now.measured
-        level = jnp.where(first, f, smoothing * f + (1 - smoothing) * (course.level + course.trend))
-        trend = jnp.where(
-            first, 0, smoothing * (level - course.level) + (1 - smoothing) * course.trend
-        )
-        spread = jnp.where(
-            first, 0, smoothing * jnp.square(f - level) + (1 - smoothing) * course.spread
-        )
-        log_multiplier = jnp.where(first, opening(now, paired), course.log_multiplier)
-        time = now.t.astype(f.dtype)
+    def step(course: Course, t: Array, f: Array) -> Course:
+        first, time = t == 1, t.astype(f.dtype)
+        level = jnp.where(first, f, keep * f + (1 - keep) * (course.level + course.trend))
+        trend = jnp.where(first, 0, keep * (level - course.level) + (1 - keep) * course.trend)
+        spread = jnp.where(first, 0, keep * jnp.square(f - level) + (1 - keep) * course.spread)
         ahead = level + 0.85 * trend * time * jnp.log(rounds / time)
-        scale = jnp.maximum(jnp.maximum(limits, jnp.sqrt(spread)), 1e-3).astype(f.dtype)
-        doubt = jnp.sqrt(smoothing * spread)
-        push = jnp.clip((ahead + reserve + doubt) / scale, -1, 1)
-        nu = jnp.exp(jnp.minimum(log_multiplier + speed / rounds * push, np.log(penalty)))
+        reserve = 0.01 * limits + jnp.sqrt(keep * spread)
+        scale = jnp.maximum(jnp.maximum(limits, jnp.sqrt(spread)), 1e-3)
+        push = speed / rounds * jnp.clip((ahead + reserve) / scale, -1, 1)
+        nu = jnp.exp(jnp.minimum(course.log_multiplier + push, np.log(penalty)))
         nu = jnp.maximum(nu - jnp.where(paired, jnp.minimum(nu, nu[opposite]), 0), 0.03 * nu)
-        log_multiplier = jnp.log(nu)
-        return Course(log_multiplier, level, trend, spread), at_multipliers(now.surrogates, nu)
+        return Course(jnp.log(nu).astype(f.dtype), level, trend, spread)
 
-    return Dual(init, step)
+    return Steering(init, step)
 
 
-def _opposites(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+def steered(problem: Problem, rounds: int, *, penalty: float = 1e8) -> Dual:
+    """`steer` as a rule for `ssca` with any surrogate: clients then send every term's gradient."""
+    course = steer(problem, rounds, penalty=penalty)
+    _, paired = opposites(problem)
+
+    def step(memory: Course, now: Round) -> tuple[Course, Solution]:
+        slopes = now.surrogates.linear + 2 * _columns(now.surrogates.curvature) * now.w
+        lengths = jnp.linalg.norm(slopes, axis=1)
+        first = opening(lengths, now.measured, paired, now.norm_objective)
+        log_multiplier = jnp.where(now.t == 1, jnp.log(first), memory.log_multiplier)
+        best = at_multipliers(now.surrogates, jnp.exp(log_multiplier))
+        memory = memory._replace(log_multiplier=log_multiplier)
+        return course.step(memory, now.t, now.measured), best
+
+    return Dual(course.init, step)
+
+
+def opposites(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """For each constraint the one that bounds the same quantity from the other side, if any.
 
     Only the difference of such multipliers acts on w; left alone, noise would drive up both.
     """
     rows = np.concatenate([problem.combine[1:], problem.known[1:, None]], axis=1)
-    match = np.all(rows[:, None] == -rows[None], axis=2) & rows.any(axis=1)[:, None]
-    return np.array([int(np.argmax(row)) for row in match], int), match.any(axis=1)
+    others = range(len(rows))
+    found = [[m for m in others if rows[i].any() and (rows[i] == -rows[m]).all()] for i in others]
+    return np.array([m[0] if m else 0 for m in found], int), np.array([bool(m) for m in found])
 
 
-def opening(now: Round, paired: np.ndarray) -> Array:
+def opening(lengths: Array, measured: Array, paired: np.ndarray, norm_objective: bool) -> Array:
     """First multipliers: ratios of the gradients' lengths, with a lead for limits that are broken.
 
-    With the norm as objective the lead is 30: the gradient of the norm stays, while that of a loss
-    shrinks thirtyfold and more on the way to a low limit. A quantity bounded from both sides gets
-    none (which side will bind is not known yet), and a limit that holds starts at a tenth.
+    `lengths` are |grad F_0|..|grad F_M|. With the norm as objective the lead is 30: the gradient of
+    the norm stays, while that of a loss shrinks thirtyfold and more on the way to a low limit. A
+    quantity bounded from both sides gets none (which side will bind is not known yet), and a limit
+    that holds starts at a tenth.
     """
-    slopes = now.surrogates.linear + 2 * _columns(now.surrogates.curvature) * now.w
-    lengths = jnp.linalg.norm(slopes, axis=1)
     floor = 1e-6 * jnp.max(lengths) + np.finfo(lengths.dtype).tiny
     own = jnp.where(lengths[0] > floor, lengths[0], jnp.max(lengths))
+    lead = np.where(paired, 1.0, 30.0 if norm_objective else 3.0)
     ratio = own / jnp.maximum(lengths[1:], floor)
-    lead = np.where(paired, 1.0, 30.0 if now.norm_objective else 3.0)
-    return jnp.log(ratio * jnp.where(now.measured > 0, lead, 0.1)).astype(now.w.dtype)
+    return (ratio * jnp.where(measured > 0, lead, 0.1)).astype(lengths.dtype)
 
 
 def at_multipliers(surrogates: Quadratic, nu: Array) -> Solution:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import nnls
 
-from fedssca.algorithm import Algorithm, Request, State
+from fedssca.algorithm import Algorithm, State
 from fedssca.data.split import Columns, Rows
 from fedssca.problem import Array, Batch, Problem
 
@@ -167,21 +167,16 @@ class Traffic(NamedTuple):
 def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
     """What one round sends, from the shapes of its messages alone (nothing is computed)."""
     w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
-    t = jax.ShapeDtypeStruct((), np.int32)
     batch = _batch_shape(clients, algorithm, w.dtype)
 
-    def reply(point: Any) -> Any:
-        return jax.eval_shape(
-            lambda t, p, b: algorithm.reply(problem.terms, Request(t, p), b), t, point, batch
-        )
-
-    message = reply(w)
+    asked = jax.eval_shape(lambda w: algorithm.request(algorithm.init(w)), w)
+    message = jax.eval_shape(lambda r, b: algorithm.reply(problem.terms, r, b), asked, batch)
     if isinstance(clients, Rows):
-        return Traffic(clients.count * _bytes(message), clients.count * (_bytes(w) + _bytes(t)), 0)
+        return Traffic(clients.count * _bytes(message), clients.count * _bytes(asked), 0)
     assert problem.vertical is not None
     split, count, rows = problem.vertical, clients.count, algorithm.batch
     top = w.dtype.itemsize * len(split.blocks[0])
-    down = count * (4 + 4 * rows + top) + _bytes(w) - top
+    down = count * (_bytes(asked) - _bytes(w) + 4 * rows + top) + _bytes(w) - top
     hs = [
         jax.eval_shape(
             h,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 from fedssca.errors import UserError
 from fedssca.problem import Array
 
-__all__ = ["Schedule", "broken_conditions", "power"]
+__all__ = ["Schedule", "broken_conditions", "power", "warn_broken"]
 
 
 class Schedule(NamedTuple):
@@ -47,6 +48,15 @@ def power(a: float, alpha: float = 0.0, *, name: str = "step size", most: float 
     if not alpha >= 0:
         raise UserError(f"{name}.alpha = {alpha}: the step would grow; it must be >= 0")
     return Schedule(float(a), float(alpha))
+
+
+def warn_broken(rho: Schedule, gamma: Schedule) -> None:
+    """Tell the user, once, which conditions of the theorems the step sizes break."""
+    if broken := broken_conditions(rho, gamma):
+        warnings.warn(
+            "convergence is not guaranteed, the step sizes break: " + "; ".join(broken),
+            stacklevel=3,
+        )
 
 
 def broken_conditions(rho: Schedule, gamma: Schedule) -> list[str]:

@@ -14,7 +14,6 @@ who computes which block of q is the runtime's matter, how many constraints ther
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ import jax
 from fedssca.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.dual import Dual, Round, exact_penalty
 from fedssca.problem import Array, Batch, Problem, Terms
-from fedssca.schedule import Schedule, broken_conditions
+from fedssca.schedule import Schedule, warn_broken
 from fedssca.surrogate import Surrogate, first_order
 
 __all__ = ["ssca"]
@@ -54,11 +53,7 @@ def ssca(
     """
     family = first_order(problem, tau) if surrogate is None else surrogate
     rule = exact_penalty(problem, penalty) if dual is None else dual
-    if broken := broken_conditions(rho, gamma):
-        warnings.warn(
-            "convergence is not guaranteed, the step sizes break: " + "; ".join(broken),
-            stacklevel=2,
-        )
+    warn_broken(rho, gamma)
 
     def init(w: Array) -> State:
         return start(problem, w, Memory(family.zero(w), rule.init(w)))

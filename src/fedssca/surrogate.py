@@ -23,7 +23,7 @@ from fedssca.errors import UserError
 from fedssca.problem import Array, Batch, Problem, Terms
 from fedssca.solver import Quadratic
 
-__all__ = ["Surrogate", "diagonal", "first_order", "gradients"]
+__all__ = ["Surrogate", "diagonal", "first_order", "gradients", "per_term"]
 
 
 class Surrogate(NamedTuple):
@@ -70,7 +70,7 @@ def first_order(
     terms (the norm as objective) is always kept exact: it is its own best surrogate.
     A list gives every F_m a tau of its own.
     """
-    taus = _positive(problem, tau)
+    taus = per_term(problem, tau)
     rows = np.flatnonzero(problem.combine.any(axis=1))
     combine, known = problem.combine[rows], problem.known[rows]
     valued = np.where(rows[:, None] > 0, combine, 0.0)[:, problem.valued]
@@ -107,7 +107,7 @@ def diagonal(
     half the Gauss-Newton diagonal of a likelihood. Steep parameters take short steps, flat ones
     long. Clients send one more vector a term. Known terms are kept exact.
     """
-    taus = _positive(problem, tau)
+    taus = per_term(problem, tau)
     combine, valued = problem.combine, problem.combine[:, problem.valued] * 1.0
     valued[0] = 0.0
     sampled = combine.any(axis=1)
@@ -150,7 +150,7 @@ def _stack(problem: Problem, rows: np.ndarray, c: Array, b: Array, curvature: Ar
     return Quadratic(constant - _cast(limits, b), linear, curvature)
 
 
-def _positive(problem: Problem, tau: float | Sequence[float]) -> np.ndarray:
+def per_term(problem: Problem, tau: float | Sequence[float]) -> np.ndarray:
     """One tau for each F_m."""
     taus = np.asarray(tau, float)
     if taus.ndim and len(taus) != problem.constraints + 1:

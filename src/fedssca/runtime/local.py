@@ -92,7 +92,7 @@ class Local:
             return request
         index = self._indices(request.round)
         asked = {"round": request.round, "w": request.w[split.blocks[number + 1]], "indices": index}
-        return asked | {"w0": request.w[split.blocks[0]]}
+        return asked | {"w0": request.w[split.blocks[0]], "weights": request.weights}
 
 
 def _size(payload: Any) -> int:
