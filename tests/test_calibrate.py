@@ -17,10 +17,11 @@ from fedssca.algorithm import Algorithm
 from fedssca.build import build
 from fedssca.calibrate import PROBES, Probe, calibrate, probe, step_sizes
 from fedssca.config import Config, Step, parse
+from fedssca.custom import custom_problem
 from fedssca.data.split import Rows
 from fedssca.errors import UserError
 from fedssca.metrics import traffic
-from fedssca.problem import Problem, custom_problem
+from fedssca.problem import Problem
 from fedssca.record import RunDirectory
 from fedssca.runner import execute, load_config
 from fedssca.runtime.fused import Fused

@@ -14,10 +14,11 @@ from cli_helpers import Shell, compiled_once
 
 from fedssca import load
 from fedssca.certificate import Keeper, certify, explain, feasible, refine, restore
+from fedssca.custom import custom_problem
 from fedssca.data.split import Rows
 from fedssca.dual import steered
 from fedssca.metrics import Evaluator, evaluator
-from fedssca.problem import Array, Problem, custom_problem
+from fedssca.problem import Array, Problem
 from fedssca.schedule import Schedule
 from fedssca.simulate import Checkpoint, simulate
 from fedssca.ssca import ssca

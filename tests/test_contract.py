@@ -18,16 +18,17 @@ import pytest
 from fedssca.algorithm import Algorithm, State
 from fedssca.baselines import sgd
 from fedssca.constraints import cross_entropy, loss_at_most
+from fedssca.curvature import diagonal
+from fedssca.custom import vertical_problem
 from fedssca.data.split import Columns, Rows
 from fedssca.dual import exact_penalty
 from fedssca.metrics import traffic
 from fedssca.models import classifier, mlp
-from fedssca.problem import Problem, vertical_problem
+from fedssca.problem import Problem
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.local import Local
 from fedssca.schedule import power
 from fedssca.ssca import ssca
-from fedssca.surrogate import diagonal
 
 pytestmark = pytest.mark.usefixtures("float64")
 

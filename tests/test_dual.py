@@ -14,16 +14,18 @@ import pytest
 from fedssca import dual
 from fedssca.calibrate import calibrate
 from fedssca.constraints import loss_at_most
+from fedssca.curvature import diagonal
+from fedssca.custom import custom_problem, vertical_problem
 from fedssca.data.split import Columns, Rows
 from fedssca.dual import Dual, Round, exact_penalty, steered
 from fedssca.errors import UserError
 from fedssca.models import classifier, mlp
-from fedssca.problem import Problem, custom_problem, vertical_problem
+from fedssca.problem import Problem
 from fedssca.runtime.fused import Fused
 from fedssca.simulate import simulate
 from fedssca.solver import Quadratic, lemma1, solve
 from fedssca.ssca import ssca
-from fedssca.surrogate import diagonal, first_order
+from fedssca.surrogate import first_order
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -8,10 +8,10 @@ import pytest
 
 from fedssca import metrics
 from fedssca.constraints import loss_at_most
+from fedssca.custom import custom_problem
 from fedssca.data.split import Columns, Rows
 from fedssca.metrics import evaluator, kkt_residual, traffic
 from fedssca.models import classifier, mlp
-from fedssca.problem import custom_problem
 from fedssca.schedule import power
 from fedssca.ssca import ssca
 

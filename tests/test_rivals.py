@@ -11,10 +11,11 @@ import pytest
 
 from fedssca.algorithm import Algorithm, State
 from fedssca.constraints import loss_at_most
+from fedssca.custom import custom_problem
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
 from fedssca.models import classifier, mlp
-from fedssca.problem import Problem, custom_problem
+from fedssca.problem import Problem
 from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.local import Local

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from fedssca.constraints import loss_at_most
+from fedssca.custom import custom_problem
 from fedssca.data.split import Rows
 from fedssca.dual import exact_penalty
 from fedssca.errors import UserError
 from fedssca.loop import run
 from fedssca.models import classifier, mlp
-from fedssca.problem import Problem, custom_problem
+from fedssca.problem import Problem
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.local import Local
 from fedssca.sampling import batch_indices

@@ -18,13 +18,14 @@ from scipy.optimize import brentq
 from fedssca import models
 from fedssca.algorithm import Message
 from fedssca.constraints import loss_at_most
+from fedssca.curvature import diagonal
+from fedssca.custom import custom_problem
 from fedssca.data.split import Rows
 from fedssca.errors import UserError
-from fedssca.problem import custom_problem
 from fedssca.runtime.fused import Fused
 from fedssca.schedule import Schedule
 from fedssca.ssca import ssca
-from fedssca.surrogate import Surrogate, diagonal, first_order, gradients
+from fedssca.surrogate import Surrogate, first_order, gradients
 
 pytestmark = pytest.mark.usefixtures("float64")
 

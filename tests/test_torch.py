@@ -26,9 +26,10 @@ from fedssca import (
     ssca,
 )
 from fedssca.constraints import Constraint
+from fedssca.curvature import diagonal
 from fedssca.dual import steered
 from fedssca.metrics import evaluator
-from fedssca.surrogate import diagonal, gradients
+from fedssca.surrogate import gradients
 
 MISSING = """
 import sys

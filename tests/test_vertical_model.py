@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedssca.custom import vertical_problem
 from fedssca.models import classifier, linear, mlp
-from fedssca.problem import Problem, vertical_problem
+from fedssca.problem import Problem
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -17,13 +17,15 @@ from fedssca.constraints import (
     precision_at_least,
     recall_at_least,
 )
+from fedssca.curvature import diagonal
+from fedssca.custom import custom_problem, vertical_problem
 from fedssca.data.dataset import Dataset
 from fedssca.data.load import load
 from fedssca.data.split import Columns, Rows, by_feature, by_sample
 from fedssca.dual import Dual, exact_penalty, steered
 from fedssca.errors import UserError
 from fedssca.models import Model, classifier, linear, mlp
-from fedssca.problem import Problem, Vertical, custom_problem, vertical_problem
+from fedssca.problem import Problem, Vertical
 from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.local import Local
@@ -31,7 +33,7 @@ from fedssca.schedule import Schedule, power
 from fedssca.simulate import Result, simulate
 from fedssca.solver import Quadratic, Solution, lemma1, solve
 from fedssca.ssca import ssca
-from fedssca.surrogate import Surrogate, diagonal, first_order
+from fedssca.surrogate import Surrogate, first_order
 
 __version__ = "0.1.0"
 __all__ = [

@@ -14,6 +14,7 @@ from fedssca.algorithm import Algorithm
 from fedssca.baselines import sgd
 from fedssca.calibrate import PROBES, calibrate
 from fedssca.constraints import Constraint, from_config
+from fedssca.curvature import diagonal
 from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample, load
 from fedssca.dual import Dual, exact_penalty, steered
 from fedssca.errors import UserError
@@ -26,7 +27,7 @@ from fedssca.runtime.local import Local
 from fedssca.schedule import Schedule, power
 from fedssca.ssca import ssca
 from fedssca.steered import steered_ssca
-from fedssca.surrogate import Surrogate, diagonal, first_order
+from fedssca.surrogate import Surrogate, first_order
 
 __all__ = ["RUNTIMES", "Job", "build", "load_dataset"]
 
@@ -129,7 +130,7 @@ def _calibrated(config: cfg.Config, problem: Problem, clients: Rows | Columns) -
     """Step sizes that were left open, found by probing the clients."""
     chosen, run = config.algorithm, config.run
     wanted = [chosen.rho, chosen.gamma, chosen.tau]
-    if _weighed(config):
+    if _weighed(config) and problem.constraints:
         wanted.append(chosen.opening)
     if chosen.name != "ssca" or None not in wanted:
         return config
@@ -139,6 +140,11 @@ def _calibrated(config: cfg.Config, problem: Problem, clients: Rows | Columns) -
             chosen.batch,
             chosen.rounds,
             lambda probe: RUNTIMES[run.runtime](problem, clients, probe, run.seed),
+            **{
+                name: step.a
+                for name, step in (("rho", chosen.rho), ("gamma", chosen.gamma))
+                if step
+            },
         )
         chosen = dataclasses.replace(
             chosen,

@@ -24,6 +24,7 @@ __all__ = ["PROBES", "StepSizes", "calibrate", "step_sizes"]
 
 PROBES = 6
 RHO, GAMMA, RISE, COOL = 0.15, 0.1, 20, 0.8
+"""Defaults: rho and gamma, the rounds over which gamma rises, the share over which it falls."""
 REACH = 8.0
 """Curvature times the length of an averaged step. Above 25 the iteration is unstable."""
 QUIET = 0.3
@@ -51,7 +52,9 @@ class Probe(NamedTuple):
     """F_1..F_M at w(1) on the first batch."""
 
 
-def step_sizes(curvature: np.ndarray, snr: float, horizon: int) -> StepSizes:
+def step_sizes(
+    curvature: np.ndarray, snr: float, horizon: int, rho: float = RHO, gamma: float = GAMMA
+) -> StepSizes:
     """tau_m such that an averaged step is REACH / curvature_m long, shorter in heavy noise.
 
     A term that is flat at the start (a rate, where all scores are equal) will not stay so: no
@@ -61,19 +64,25 @@ def step_sizes(curvature: np.ndarray, snr: float, horizon: int) -> StepSizes:
     beta = (1 - rho)(1 - gamma), so by gamma rho / (2 tau (1 - beta)) g in all.
     """
     reach = REACH * min(1.0, QUIET * snr)
-    share = GAMMA * RHO / (1 - (1 - RHO) * (1 - GAMMA))
+    share = gamma * rho / (1 - (1 - rho) * (1 - gamma))
     tau = np.maximum(curvature, 0.5 * curvature.max(initial=1e-6)) * share / (2 * reach)
     return StepSizes(
-        Schedule(RHO, warm=True),
-        Schedule(GAMMA, rise=RISE, cool=COOL, horizon=horizon),
+        Schedule(rho, warm=True),
+        Schedule(gamma, rise=min(RISE, 1 + horizon // 20), cool=COOL, horizon=horizon),
         tuple(float(f"{value:.3g}") for value in tau),
     )
 
 
 def calibrate(
-    problem: Problem, batch: int, horizon: int, runtime: Callable[[Algorithm], Any]
+    problem: Problem,
+    batch: int,
+    horizon: int,
+    runtime: Callable[[Algorithm], Any],
+    *,
+    rho: float = RHO,
+    gamma: float = GAMMA,
 ) -> StepSizes:
-    """Probe the clients through `runtime` and choose the step sizes."""
+    """Probe the clients through `runtime` and choose tau (for these rho, gamma) and the rest."""
     algorithm = probe(problem, batch)
     state = runtime(algorithm).advance(algorithm.init(problem.start), PROBES)
     found: Probe = state.memory
@@ -87,7 +96,7 @@ def calibrate(
         opposites(problem)[1],
         norm_objective=not problem.combine[0].any(),
     )
-    found_steps = step_sizes(curvature, snr, horizon)
+    found_steps = step_sizes(curvature, snr, horizon, rho, gamma)
     return found_steps._replace(opening=tuple(float(f"{nu:.3g}") for nu in np.asarray(first)))
 
 

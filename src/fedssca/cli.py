@@ -112,7 +112,10 @@ def run(
 def unconstrained(config: Config) -> Config:
     """The same run with the loss as objective and no constraints."""
     problem = dataclasses.replace(config.problem, objective="loss", constraint=[])
-    return dataclasses.replace(config, problem=problem)
+    algorithm = config.algorithm
+    if algorithm.probes:  # what was calibrated for the constraints does not fit the twin
+        algorithm = dataclasses.replace(algorithm, tau=None, opening=None, probes=0)
+    return dataclasses.replace(config, problem=problem, algorithm=algorithm)
 
 
 class Screen:

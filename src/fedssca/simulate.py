@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from fedssca.algorithm import Algorithm, State
+from fedssca.calibrate import probe
 from fedssca.certificate import Keeper, certify, explain, refine, restore
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
@@ -97,6 +98,7 @@ def simulate(
     engine = runtime(problem, parties, algorithm, seed)
     judge = evaluator(problem, parties, test)
     wire = traffic(problem, parties, algorithm)
+    probing = traffic(problem, parties, probe(problem, algorithm.batch)) if probes else wire
     at = resume or Checkpoint(algorithm.init(problem.start), Keeper(), 0.0)
     begun, last, keeper = time.perf_counter() - at.seconds, rounds - 1, replace(at.keeper)
     rows = list(earlier)
@@ -104,7 +106,7 @@ def simulate(
     def observe(state: State) -> None:
         done = int(state.round)
         if done % evaluate_every == 0 or done == last:
-            row = state_row(state) | judge.row(state.w) | _sent(wire, done + probes)
+            row = state_row(state) | judge.row(state.w) | _sent(wire, done, probing, probes)
             rows.append(row | {"seconds": time.perf_counter() - begun})
             _check_finite(rows[-1])
             keeper.see(state.w, rows[-1])
@@ -163,9 +165,8 @@ def _check_finite(row: Row) -> None:
         )
 
 
-def _sent(wire: Traffic, rounds: int) -> Row:
+def _sent(wire: Traffic, rounds: int, probing: Traffic, probes: int) -> Row:
     return {
-        "bytes_up": wire.up * rounds,
-        "bytes_down": wire.down * rounds,
-        "bytes_peer": wire.peer * rounds,
+        f"bytes_{way}": getattr(wire, way) * rounds + getattr(probing, way) * probes
+        for way in Traffic._fields
     }

@@ -1,8 +1,8 @@
 """SSCA on the Lagrangian, with multipliers steered by measured values: one gradient for all limits.
 
 The server publishes w(t) and the weights a = (1, nu) / (1 + sum nu). A client sends the values of
-the constrained terms and ONE gradient, that of sum_m a_m F_m at w(t): a round costs the same with one
-limit or a hundred. With g the sum of these gradients and tau_a = sum_m a_m tau_m,
+the constrained terms and ONE gradient, that of sum_m a_m F_m at w(t): a round costs the same with
+one limit or a hundred. With g the sum of these gradients and tau_a = sum_m a_m tau_m,
 
     b(t) = (1 - rho(t)) b(t-1) + rho(t) (g - 2 tau_a w(t)),    b(0) = 0
     wbar = argmin b(t)'w + (tau_a + sum_m a_m known_m) |w|^2

@@ -23,7 +23,7 @@ from fedssca.errors import UserError
 from fedssca.problem import Array, Batch, Problem, Terms
 from fedssca.solver import Quadratic
 
-__all__ = ["Surrogate", "diagonal", "first_order", "gradients", "per_term"]
+__all__ = ["Surrogate", "cast", "first_order", "gradients", "per_term", "stack"]
 
 
 class Surrogate(NamedTuple):
@@ -81,73 +81,28 @@ def first_order(
 
     def recentre(w: Array, q: Message) -> tuple[Array, Array]:
         norm_sq = w @ w
-        slope = _cast(combine, w) @ q.vectors["gradient"] + 2 * _cast(linearised, w)[:, None] * w
-        value = _cast(valued, w) @ q.scalars + _cast(linearised, w) * norm_sq
-        bend = _cast(taus[rows], w)
+        slope = cast(combine, w) @ q.vectors["gradient"] + 2 * cast(linearised, w)[:, None] * w
+        value = cast(valued, w) @ q.scalars + cast(linearised, w) * norm_sq
+        bend = cast(taus[rows], w)
         return slope - 2 * bend[:, None] * w, value - slope @ w + bend * norm_sq
 
     def function(mixed: tuple[Array, Array]) -> Quadratic:
         b, c = mixed
         curvature = np.array(problem.known)
         curvature[rows] += taus[rows] - linearised
-        return _stack(problem, rows, c, b, _cast(curvature, b))
+        return stack(problem, rows, c, b, cast(curvature, b))
 
     norm_objective = 0 not in rows and bool(problem.known[0] == 1.0)
     return Surrogate(zero, lambda *q: gradients(problem, *q), recentre, function, norm_objective)
 
 
-def diagonal(
-    problem: Problem, tau: float | Sequence[float], *, damping: float = 1.0, chunk: int = 32
-) -> Surrogate:
-    """First order plus a curvature for every parameter: the empirical Fisher diagonal.
-
-        fbar(w; w') = f(w') + grad f(w')'(w - w') + sum_j (tau + damping D_j) (w_j - w'_j)^2,
-        D_j = 1/2 mean_n (d f(w'; x_n) / d w_j)^2,
-
-    half the Gauss-Newton diagonal of a likelihood. Steep parameters take short steps, flat ones
-    long. Clients send one more vector a term. Known terms are kept exact.
-    """
-    taus = per_term(problem, tau)
-    combine, valued = problem.combine, problem.combine[:, problem.valued] * 1.0
-    valued[0] = 0.0
-    sampled = combine.any(axis=1)
-
-    def zero(w: Array) -> tuple[Array, Array, Array]:
-        rows = jnp.zeros((len(combine), w.size), w.dtype)
-        return rows, jnp.zeros(len(combine), w.dtype), rows
-
-    def message(terms: Terms, w: Array, batch: Batch) -> Message:
-        def squares(sample: Batch) -> Array:
-            row = jax.tree.map(lambda column: column[None], sample)
-            return sample["weight"] * jnp.square(jax.jacrev(terms)(w, row)[:, 0])
-
-        q = gradients(problem, terms, w, batch)
-        fisher = jax.lax.map(squares, batch, batch_size=chunk).sum(0).astype(w.dtype)
-        return q._replace(vectors={**q.vectors, "fisher": fisher})
-
-    def recentre(w: Array, q: Message) -> tuple[Array, Array, Array]:
-        slope = _cast(combine, w) @ q.vectors["gradient"]
-        bend = _cast(taus * sampled, w)[:, None] + damping / 2 * (
-            _cast(np.abs(combine), w) @ q.vectors["fisher"]
-        )
-        value = _cast(valued, w) @ q.scalars
-        return slope - 2 * bend * w, value - slope @ w + bend @ jnp.square(w), bend
-
-    def function(mixed: tuple[Array, Array, Array]) -> Quadratic:
-        b, c, bend = mixed
-        curvature = bend + _cast(problem.known, b)[:, None]
-        return _stack(problem, np.arange(len(combine)), c, b, curvature)
-
-    return Surrogate(zero, message, recentre, function)
-
-
-def _stack(problem: Problem, rows: np.ndarray, c: Array, b: Array, curvature: Array) -> Quadratic:
+def stack(problem: Problem, rows: np.ndarray, c: Array, b: Array, curvature: Array) -> Quadratic:
     """All M + 1 surrogates, limits subtracted; F_m outside `rows` have only their known term."""
     count = problem.constraints + 1
     constant = jnp.zeros(count, b.dtype).at[rows].set(c)
     linear = b if len(rows) == count else jnp.zeros((count, b.shape[1]), b.dtype).at[rows].set(b)
     limits = np.concatenate([[0.0], problem.limits])
-    return Quadratic(constant - _cast(limits, b), linear, curvature)
+    return Quadratic(constant - cast(limits, b), linear, curvature)
 
 
 def per_term(problem: Problem, tau: float | Sequence[float]) -> np.ndarray:
@@ -162,5 +117,6 @@ def per_term(problem: Problem, tau: float | Sequence[float]) -> np.ndarray:
     return np.broadcast_to(taus, problem.constraints + 1)
 
 
-def _cast(numbers: np.ndarray, like: Array) -> Array:
+def cast(numbers: np.ndarray, like: Array) -> Array:
+    """Numbers as an array of the same dtype as `like`."""
     return jnp.asarray(numbers, like.dtype)

@@ -23,8 +23,9 @@ import numpy as np
 
 from fedssca.adapters import assemble
 from fedssca.constraints import Constraint
+from fedssca.custom import custom_problem
 from fedssca.errors import UserError
-from fedssca.problem import Array, Batch, Problem, custom_problem
+from fedssca.problem import Array, Batch, Problem
 
 try:
     import torch

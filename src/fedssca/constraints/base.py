@@ -79,7 +79,7 @@ def client_loss_gap_at_most(limit: float, sizes: Sequence[int]) -> list[Constrai
 def custom(name: str, fn: ScoreTerm, limit: float) -> list[Constraint]:
     """mean fn(scores, batch) <= limit for a function of your own; its mean is what is reported.
 
-    Counts need `straight_through`. For functions of the parameters see `problem.custom_problem`.
+    Counts need `straight_through`. For functions of the parameters see `fedssca.custom_problem`.
     """
     if name in ("cost", "accuracy", ""):
         raise UserError(f"constraint name {name!r} is taken: choose another")
