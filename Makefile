@@ -1,5 +1,6 @@
 # Everything installs into .venv; PYTHON may name another interpreter (3.11 or newer).
 PYTHON ?= python3
+EXTRAS ?= test
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -19,6 +20,7 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/solver.py
+	$(BIN)/python benchmarks/constraints.py cancer
 
 clean:
 	rm -rf $(VENV) runs .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -29,5 +31,6 @@ $(VENV)/.core: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@# EXTRAS=test,torch adds the tests of PyTorch models; without torch they are skipped.
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@

@@ -128,10 +128,12 @@ def steer(
         ahead = level + 0.85 * trend * time * jnp.log(rounds / time)
         reserve = 0.01 * limits + jnp.sqrt(keep * spread)
         scale = jnp.maximum(jnp.maximum(limits, jnp.sqrt(spread)), 1e-3)
-        push = speed / rounds * jnp.clip((ahead + reserve) / scale, -1, 1)
-        nu = jnp.exp(jnp.minimum(course.log_multiplier + push, np.log(penalty)))
-        nu = jnp.maximum(nu - jnp.where(paired, jnp.minimum(nu, nu[opposite]), 0), 0.03 * nu)
-        return Course(jnp.log(nu).astype(f.dtype), level, trend, spread)
+        push = jnp.clip((ahead + reserve) / scale, -1, 1)
+        old = course.log_multiplier
+        outdone = paired & (push[opposite] > 0) & (old[opposite] > old)
+        push = jnp.where(outdone, jnp.minimum(push, 0), push)
+        new = jnp.minimum(old + speed / rounds * push, np.log(penalty))
+        return Course(new.astype(f.dtype), level, trend, spread)
 
     return Steering(init, step)
 
@@ -156,7 +158,8 @@ def steered(problem: Problem, rounds: int, *, penalty: float = 1e8) -> Dual:
 def opposites(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """For each constraint the one that bounds the same quantity from the other side, if any.
 
-    Only the difference of such multipliers acts on w; left alone, noise would drive up both.
+    Only the difference of such multipliers acts on w; so that noise does not drive up both, the
+    smaller one does not grow while the larger one does.
     """
     rows = np.concatenate([problem.combine[1:], problem.known[1:, None]], axis=1)
     others = range(len(rows))
