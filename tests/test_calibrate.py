@@ -26,7 +26,6 @@ from fedssca.record import RunDirectory
 from fedssca.runner import execute, load_config
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.local import Local
-from fedssca.ssca import ssca
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -101,7 +100,7 @@ def test_messages_and_compiled_rounds_find_the_same_and_bytes_are_those_of_round
 
     there = calibrate(p, 8, 100, local)
     assert there == calibrate(p, 8, 100, lambda method: Fused(p, ROWS, method, 0))
-    a_round = traffic(p, ROWS, ssca(p, batch=8, **there._asdict()))
+    a_round = traffic(p, ROWS, probe(p, 8))
     sent = (used[0].bytes_up, used[0].bytes_down, used[0].bytes_peer)
     assert sent == tuple(PROBES * n for n in a_round)
 
@@ -140,9 +139,10 @@ def test_what_was_left_open_is_written_down_and_paid_for(whole: tuple[Config, Pa
     job = build(resolved)  # as written down: nothing is open any more
     assert job.config == resolved
     a_round = traffic(job.problem, job.clients, job.algorithm)
+    probing = traffic(job.problem, job.clients, probe(job.problem, job.algorithm.batch))
     for row in RunDirectory.open(out).rows():
-        assert row["bytes_up"] == (row["round"] + PROBES) * a_round.up
-        assert row["bytes_down"] == (row["round"] + PROBES) * a_round.down
+        assert row["bytes_up"] == row["round"] * a_round.up + PROBES * probing.up
+        assert row["bytes_down"] == row["round"] * a_round.down + PROBES * probing.down
 
 
 def test_a_resumed_run_does_not_calibrate_again(

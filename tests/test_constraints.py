@@ -10,7 +10,7 @@ from sklearn.metrics import confusion_matrix, precision_score, recall_score
 
 from fedssca import constraints as c
 from fedssca.algorithm import Request
-from fedssca.calibrate import calibrate
+from fedssca.auto import auto
 from fedssca.client import RowClient
 from fedssca.data.split import Columns, Rows
 from fedssca.dual import steered
@@ -273,8 +273,7 @@ def test_training_keeps_ten_constraints() -> None:
     p = classifier(linear(P, 2, dtype="float64"), many(columns))
     assert p.constraints == 10
     rows, rounds = Rows(columns, SIZES), 300
-    sizes = calibrate(p, 20, rounds, lambda a: Fused(p, rows, a, 0))
-    algorithm = ssca(p, batch=20, **sizes._asdict(), dual=steered(p, rounds))
+    algorithm = auto(p, rows, batch=20, rounds=rounds)
     end = Fused(p, rows, algorithm, 0).advance(algorithm.init(p.start), rounds - 1)
     row = evaluator(p, rows, None).row(end.w)
     assert max(row["constraints"]) <= 0.02

@@ -164,7 +164,9 @@ def opposites(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     rows = np.concatenate([problem.combine[1:], problem.known[1:, None]], axis=1)
     others = range(len(rows))
     found = [[m for m in others if rows[i].any() and (rows[i] == -rows[m]).all()] for i in others]
-    return np.array([m[0] if m else 0 for m in found], int), np.array([bool(m) for m in found])
+    return np.array([m[0] if m else 0 for m in found], int), np.array(
+        [bool(m) for m in found], bool
+    )
 
 
 def opening(lengths: Array, measured: Array, paired: np.ndarray, norm_objective: bool) -> Array:

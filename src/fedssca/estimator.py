@@ -11,15 +11,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from fedssca.calibrate import calibrate
+from fedssca.auto import auto
 from fedssca.constraints import Constraint
 from fedssca.data.split import Rows, by_sample
-from fedssca.dual import steered
 from fedssca.errors import UserError
 from fedssca.models import Model, classifier, linear, mlp
-from fedssca.runtime.fused import Fused
 from fedssca.simulate import Result, simulate
-from fedssca.ssca import ssca
 
 __all__ = ["FederatedClassifier"]
 
@@ -92,15 +89,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._network(), limits, objective=self.objective, l2=self.l2, seed=self.seed
         )
         batch = min(self.batch, *rows.sizes)
-        steps = calibrate(problem, batch, self.rounds, lambda a: Fused(problem, rows, a, self.seed))
-        algorithm = ssca(
-            problem,
-            batch=batch,
-            rho=steps.rho,
-            gamma=steps.gamma,
-            tau=steps.tau,
-            dual=steered(problem, self.rounds) if limits else None,
-        )
+        algorithm = auto(problem, rows, batch=batch, rounds=self.rounds, seed=self.seed)
         every = max(1, self.rounds // 10)
         self.result_ = simulate(
             problem, rows, algorithm, self.rounds, self.seed, evaluate_every=every
