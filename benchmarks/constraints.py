@@ -312,6 +312,41 @@ def timing(directory: str, repeats: int = 5) -> None:
         row(count, f"{1e3 * np.median(spent):.2f}", f"{np.median(spent) / base:.2f}")
 
 
+PAPER = {
+    100: ("rho={a=0.3, alpha=0.1}", "gamma={a=0.3, alpha=0.1}", "tau=0.05"),
+    10: ("rho={a=0.9, alpha=0.1}", "gamma={a=0.5, alpha=0.1}", "tau=0.2"),
+}
+
+
+def picture(directory: str) -> None:
+    """docs/constraints.png: the loss over the rounds, the paper's rule against the steered one."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    for axis, (batch, steps) in zip(figure.subplots(1, 2, sharey=True), PAPER.items(), strict=True):
+        shared = [f"data.dir={directory}", f"algorithm.batch={batch}", "run.evaluate_every=20"]
+        printed = [f"algorithm.{step}" for step in steps]
+        _, plain = train(*shared, *printed, "algorithm.multipliers=exact", base=MNIST)
+        _, ours = train(*shared, base=MNIST)
+        axis.axhspan(0, 0.13, color="#009E73", alpha=0.12, label="limit kept")
+        axis.axhline(0.13, color="black", linewidth=1)
+        for result, name, colour, dash in (
+            (plain, "exact penalty, printed step sizes", "#D55E00", "--"),
+            (ours, "steered, nothing set", "#0072B2", "-"),
+        ):
+            seen = [(each["round"], each["train_cost"]) for each in result.rows]
+            norm = result.final["norm_sq"]
+            kept = "kept" if result.feasible else "broken"
+            label = f"{name}: limit {kept}, |w|² {norm:.0f}"
+            axis.plot(*zip(*seen, strict=True), label=label, color=colour, linestyle=dash)
+        axis.set(xlabel="communication round", ylim=(0, 0.6), title=f"ten clients, B = {batch}")
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False)
+        print(batch, plain.final["train_cost"], ours.final["train_cost"], flush=True)
+    figure.axes[0].set_ylabel("training loss")
+    figure.savefig("docs/constraints.png", dpi=120)
+
+
 def main() -> None:
     what = sys.argv[1] if len(sys.argv) > 1 else "all"
     directory = sys.argv[2] if len(sys.argv) > 2 else ""
@@ -321,6 +356,7 @@ def main() -> None:
         "cancer": cancer,
         "clients": clients,
         "time": lambda: timing(directory),
+        "picture": lambda: picture(directory),
     }
     for name in parts if what == "all" else [what]:
         print(f"\n{name}\n")

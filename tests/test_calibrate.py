@@ -15,9 +15,9 @@ from cli_helpers import compiled_once
 from fedssca import build as building
 from fedssca.algorithm import Algorithm
 from fedssca.build import build
+from fedssca.builders import custom_problem
 from fedssca.calibrate import PROBES, Probe, calibrate, probe, step_sizes
 from fedssca.config import Config, Step, parse
-from fedssca.custom import custom_problem
 from fedssca.data.split import Rows
 from fedssca.errors import UserError
 from fedssca.metrics import traffic

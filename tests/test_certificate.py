@@ -13,8 +13,8 @@ import pytest
 from cli_helpers import Shell, compiled_once
 
 from fedssca import load
+from fedssca.builders import custom_problem
 from fedssca.certificate import Keeper, certify, explain, feasible, refine, restore
-from fedssca.custom import custom_problem
 from fedssca.data.split import Rows
 from fedssca.dual import steered
 from fedssca.metrics import Evaluator, evaluator

@@ -17,9 +17,9 @@ import pytest
 
 from fedssca.algorithm import Algorithm, State
 from fedssca.baselines import sgd
+from fedssca.builders import vertical_problem
 from fedssca.constraints import cross_entropy, loss_at_most
 from fedssca.curvature import diagonal
-from fedssca.custom import vertical_problem
 from fedssca.data.split import Columns, Rows
 from fedssca.dual import exact_penalty
 from fedssca.metrics import traffic

@@ -12,19 +12,17 @@ import numpy as np
 import pytest
 
 from fedssca import dual
-from fedssca.calibrate import calibrate
+from fedssca.auto import auto
+from fedssca.builders import custom_problem, vertical_problem
 from fedssca.constraints import loss_at_most
 from fedssca.curvature import diagonal
-from fedssca.custom import custom_problem, vertical_problem
 from fedssca.data.split import Columns, Rows
 from fedssca.dual import Dual, Round, exact_penalty, steered
 from fedssca.errors import UserError
 from fedssca.models import classifier, mlp
 from fedssca.problem import Problem
-from fedssca.runtime.fused import Fused
 from fedssca.simulate import simulate
 from fedssca.solver import Quadratic, lemma1, solve
-from fedssca.ssca import ssca
 from fedssca.surrogate import first_order
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -215,8 +213,7 @@ def test_a_convex_problem_is_solved_within_its_limits(count: int, columns: bool)
     p = least_squares(count, columns)
     clients = Columns(DATA, HALVES) if columns else Rows(DATA, (60, 100, 80))
     batch = 60 if columns else 20
-    steps = calibrate(p, batch, ROUNDS, lambda a: Fused(p, clients, a, 0))
-    method = ssca(p, batch=batch, **steps._asdict(), dual=steered(p, ROUNDS))
+    method = auto(p, clients, batch=batch, rounds=ROUNDS)
     found = simulate(p, clients, method, ROUNDS, evaluate_every=50)
     assert found.feasible
     assert found.notes == []

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedssca import metrics
+from fedssca.builders import custom_problem
 from fedssca.constraints import loss_at_most
-from fedssca.custom import custom_problem
 from fedssca.data.split import Columns, Rows
 from fedssca.metrics import evaluator, kkt_residual, traffic
 from fedssca.models import classifier, mlp

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fedssca.algorithm import Algorithm, State
+from fedssca.builders import custom_problem
 from fedssca.constraints import loss_at_most
-from fedssca.custom import custom_problem
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
 from fedssca.models import classifier, mlp

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import clarabel
@@ -247,10 +247,11 @@ def test_no_neighbour_is_better(seed: int, size: float, diagonal: bool) -> None:
 
 
 def test_float32_in_is_float32_out_and_the_dual_stays_wide() -> None:
-    p = draw(np.random.default_rng(0), 7, 5, False)
-    answer = fast(*jax.tree.map(partial(np.asarray, dtype=np.float32), p))
-    assert answer.w.dtype == jnp.float32
-    assert answer.multipliers.dtype == jnp.float64
+    p = jax.tree.map(np.float32, draw(np.random.default_rng(0), 7, 5, False))
+    answer, wide = fast(*p), fast(*jax.tree.map(np.float64, p))
+    assert {leaf.dtype for leaf in answer} == {jnp.dtype("float32")}
+    assert np.any(wide.multipliers > 0)
+    np.testing.assert_allclose(answer.multipliers, wide.multipliers, rtol=1e-6, atol=1e-6)
 
 
 def scanned(objective: Quadratic, constraints: Quadratic, penalty: jax.Array) -> Solution:

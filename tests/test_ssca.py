@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedssca.builders import custom_problem
 from fedssca.constraints import loss_at_most
-from fedssca.custom import custom_problem
 from fedssca.data.split import Rows
 from fedssca.dual import exact_penalty
 from fedssca.errors import UserError

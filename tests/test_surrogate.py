@@ -17,9 +17,9 @@ from scipy.optimize import brentq
 
 from fedssca import models
 from fedssca.algorithm import Message
+from fedssca.builders import custom_problem
 from fedssca.constraints import loss_at_most
 from fedssca.curvature import diagonal
-from fedssca.custom import custom_problem
 from fedssca.data.split import Rows
 from fedssca.errors import UserError
 from fedssca.runtime.fused import Fused

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedssca.custom import vertical_problem
+from fedssca.builders import vertical_problem
 from fedssca.models import classifier, linear, mlp
 from fedssca.problem import Problem
 

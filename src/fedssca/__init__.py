@@ -3,6 +3,7 @@
 from fedssca.algorithm import Algorithm, Message, Request, State
 from fedssca.auto import auto
 from fedssca.baselines import sgd
+from fedssca.builders import custom_problem, vertical_problem
 from fedssca.calibrate import calibrate
 from fedssca.constraints import (
     Constraint,
@@ -18,7 +19,6 @@ from fedssca.constraints import (
     recall_at_least,
 )
 from fedssca.curvature import diagonal
-from fedssca.custom import custom_problem, vertical_problem
 from fedssca.data.dataset import Dataset
 from fedssca.data.load import load
 from fedssca.data.split import Columns, Rows, by_feature, by_sample

@@ -112,6 +112,10 @@ def steer(
     run, so that nothing needs setting when it changes. `penalty` bounds the multipliers, as in the
     exact penalty method.
     """
+    if rounds < 1:
+        raise UserError(f"rounds = {rounds}: at least 1 is needed")
+    if not penalty > 0:
+        raise UserError(f"penalty = {penalty}: it must be positive")
     keep = min(memory / rounds, 0.5)
     limits = np.abs(problem.limits)
     opposite, paired = opposites(problem)

@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.adapters import assemble
+from fedssca.builders import custom_problem
 from fedssca.constraints import Constraint
-from fedssca.custom import custom_problem
 from fedssca.errors import UserError
 from fedssca.problem import Array, Batch, Problem
 
