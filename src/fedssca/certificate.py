@@ -44,6 +44,11 @@ class Keeper:
             self.least = (w, row)
 
 
+def early(row: Row, rounds: int) -> bool:
+    """The point is from the first tenth of the run."""
+    return int(row["round"]) < rounds / 10
+
+
 def feasible(row: Row) -> bool:
     """Every F_m <= 0 on the full training data."""
     return all(value <= 0 for value in row["constraints"])
@@ -84,6 +89,7 @@ def refine(judge: Evaluator, keeper: Keeper, last: Array) -> tuple[Array, Row, i
 def restore(judge: Evaluator, keeper: Keeper, last: Array, row: Row) -> int:
     """A near miss: one step of at most 2 % of |w| down the broken constraints, by forward passes.
 
+    Where only an early point was feasible, hardly trained, the step may be ten times as long.
     Returns the passes spent; a point that is feasible is shown to the keeper.
     """
     slopes = judge.gradients(last)[1:]
@@ -92,7 +98,8 @@ def restore(judge: Evaluator, keeper: Keeper, last: Array, row: Row) -> int:
     down = -(broken / lengths) @ slopes
     if not np.linalg.norm(down) > 0:
         return 0
-    reach = 0.02 * float(jnp.linalg.norm(last)) / np.linalg.norm(down)
+    most = 0.02 if keeper.best is None else 0.2
+    reach = most * float(jnp.linalg.norm(last)) / np.linalg.norm(down)
     low, high = 0.0, 1.0
     for trial in range(TRIALS):
         share = 1.0 if trial == 0 else (low + high) / 2
@@ -163,7 +170,11 @@ def explain(problem: Problem, rows: Sequence[Row], least: Row) -> list[str]:
         elif floor is None:
             text += "; too few rounds were evaluated to say what is attainable: train longer"
         elif needed is not None:
-            text += f"; it is still falling: about {needed:,} rounds would do"
+            text += f"; it is still falling: about {needed:,} rounds or more would do"
+        elif floor < history[:, m].min():
+            text += (
+                f"; it falls slowly: {floor + limit:.4g} looks attainable in ten times the rounds"
+            )
         else:
             text += f"; it has levelled off: {floor + limit:.4g} looks attainable here"
         lines.append(text)

@@ -48,7 +48,7 @@ def root(
 
 
 @app.command(
-    epilog="Example: fedssca run my.toml --set algorithm.batch=100 --out runs/first",
+    epilog="Example: fedssca run my.toml --set algorithm.rounds=1000 --out runs/first",
 )
 def run(
     file: Annotated[
@@ -97,6 +97,8 @@ def run(
         if (folder / "config.toml").exists():
             more = " --twin" if twin else ""
             print(f"stopped; continue with: fedssca run --resume {folder}{more}", file=sys.stderr)
+        else:
+            print("stopped before the first round: nothing was saved", file=sys.stderr)
         raise typer.Exit(130) from None
     if not complete or not (folder / "curves.png").exists():
         draw(plan)
@@ -178,7 +180,10 @@ def draw(plan: dict[Path, Config]) -> None:
     first, config = next(iter(plan.items()))
     limits = [entry.limit for entry in config.problem.constraint if entry.kind == "loss"]
     rows = {path: RunDirectory.open(path).rows() for path in plan}
-    RunDirectory.open(first).write("curves.png", lambda file: draw_curves(rows, limits, file))
+    results = {path: RunDirectory.open(path).result() for path in plan}
+    RunDirectory.open(first).write(
+        "curves.png", lambda file: draw_curves(rows, limits, file, results)
+    )
 
 
 @app.command(epilog="Example: fedssca tune my.toml --methods ssca,primal-dual --trials 12")
@@ -223,6 +228,8 @@ def tune(
     except KeyboardInterrupt:
         if (folder / "trials.jsonl").exists():
             print(f"stopped; finished trials are in {folder}: same command again", file=sys.stderr)
+        else:
+            print("stopped before the first round: nothing was saved", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
         print(json.dumps(found))
@@ -295,5 +302,17 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
+def program() -> NoReturn:
+    """`main` as a program: after Ctrl-C leave at once, compiler threads may still be at work."""
+    try:
+        main()
+    except SystemExit as end:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if end.code == 130:
+            os._exit(130)
+        raise
+
+
 if __name__ == "__main__":
-    main()
+    program()

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedssca.algorithm import Algorithm, State
 from fedssca.calibrate import probe
-from fedssca.certificate import Keeper, certify, explain, refine, restore
+from fedssca.certificate import Keeper, certify, early, explain, refine, restore
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
 from fedssca.loop import Runtime, run
@@ -129,11 +129,16 @@ def conclude(
     """Choose the model to return, and prove or explain."""
     w, row, passes, notes = state.w, rows[-1], 0, []
     if problem.constraints:
-        if keeper.best is None:
+        if keeper.best is None or early(keeper.best[1], rows[-1]["round"]):
             passes = restore(judge, keeper, state.w, rows[-1])
         if keeper.best is not None:
             w, row, more = refine(judge, keeper, state.w)
             passes += more
+            if early(row, rows[-1]["round"]):
+                notes = [
+                    f"the returned model is that of round {row['round']}, hardly trained: later "
+                    "ones broke a limit; train longer, use a larger batch, or relax the limit"
+                ]
         elif keeper.least is not None:
             w, row = keeper.least
             notes = explain(problem, rows, row)

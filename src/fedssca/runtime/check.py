@@ -18,12 +18,13 @@ def check_fit(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -
     if batch < 1:
         raise UserError(f"batch = {batch}: it must be at least 1")
     if isinstance(clients, Rows):
-        for number, size in enumerate(clients.sizes):
-            if batch > size:
-                raise UserError(
-                    f"batch = {batch} is larger than client {number}'s {size} rows: "
-                    f"use a batch of at most {min(clients.sizes)}"
-                )
+        least = min(clients.sizes)
+        if batch > least:
+            smallest = clients.sizes.index(least)
+            raise UserError(
+                f"batch = {batch} is larger than client {smallest}'s {least} rows: "
+                f"use a batch of at most {least}"
+            )
         return
     if batch > clients.total:
         raise UserError(
