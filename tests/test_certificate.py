@@ -14,7 +14,7 @@ from cli_helpers import Shell, compiled_once
 
 from fedssca import load
 from fedssca.builders import custom_problem
-from fedssca.certificate import Keeper, certify, explain, feasible, refine, restore
+from fedssca.certificate import TRIALS, Keeper, certify, explain, feasible, refine, restore
 from fedssca.data.split import Rows
 from fedssca.dual import steered
 from fedssca.metrics import Evaluator, evaluator
@@ -117,7 +117,7 @@ def test_restore_mends_a_near_miss_and_gives_up_on_a_far_one(miss: float, mended
     passes = restore(look, keeper, *at(look, -miss, 1.0))
     assert (keeper.best is not None) == mended
     if not mended:
-        assert passes == 1
+        assert passes == TRIALS
         return
     w, row = keeper.best
     assert feasible(row)
@@ -200,12 +200,14 @@ def test_a_limit_below_what_is_attainable() -> None:
 def test_a_run_that_is_too_short() -> None:
     (line,) = told(toy(0.2), lambda t: 0.1 * np.log(900 / max(t, 1)))  # meets it at 900
     assert line.startswith("error: 0.2811 is over its limit 0.2 by 0.08109")
-    assert "it is still falling: about 1,100 rounds would do" in line
+    assert "it is still falling: about 1,100 rounds or more would do" in line
 
 
 def test_a_slow_fall_is_not_stretched_beyond_ten_times_the_run() -> None:
     (line,) = told(toy(0.2), lambda t: 1 + 0.01 * np.log(400 / max(t, 1)))
-    assert "it has levelled off: 1.177 looks attainable here" in line  # 0.2 + 1 - 0.01 log 10
+    assert (
+        "it falls slowly: 1.177 looks attainable in ten times the rounds" in line
+    )  # 0.2 + 1 - 0.01 log 10
 
 
 def test_limits_that_fight() -> None:

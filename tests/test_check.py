@@ -42,7 +42,7 @@ def test_an_empty_batch(columns, parties: Columns, batch: int) -> None:
 
 
 def test_a_batch_larger_than_a_clients_rows(columns) -> None:
-    text = "batch = 21 is larger than client 1's 20 rows: use a batch of at most 10"
+    text = "batch = 21 is larger than client 2's 10 rows: use a batch of at most 10"
     with pytest.raises(UserError, match=text):
         check_fit(PLAIN, Rows(columns, (30, 20, 10)), method(21))
 

@@ -100,18 +100,17 @@ def restore(judge: Evaluator, keeper: Keeper, last: Array, row: Row) -> int:
         return 0
     most = 0.02 if keeper.best is None else 0.2
     reach = most * float(jnp.linalg.norm(last)) / np.linalg.norm(down)
-    low, high = 0.0, 1.0
-    for trial in range(TRIALS):
-        share = 1.0 if trial == 0 else (low + high) / 2
+    low, high, share = 0.0, None, 1.0
+    for _ in range(TRIALS):
         w = last + jnp.asarray(share * reach * down, last.dtype)
         there = judge.row(w) | {"round": row["round"]}
         keeper.see(w, there)
         if feasible(there):
             high = share
-        elif trial == 0:
-            return 1
-        else:
+        elif high is not None:
             low = share
+        # First shorter and shorter, far out the line may rise again; then as short as will do.
+        share = share / 2 if high is None else (low + high) / 2
     return TRIALS
 
 
