@@ -15,28 +15,18 @@ from typing import Any
 import jax
 import numpy as np
 
+from fedssca import runner
 from fedssca.build import RUNTIMES, build
 from fedssca.config import parse
 from fedssca.errors import UserError
-from fedssca.simulate import Result, simulate
+from fedssca.simulate import Result
 
 warnings.simplefilter("ignore")
 
 
 def train(*settings: str, base: str = "") -> tuple[Any, Result]:
-    config = parse(base, settings)
-    job = build(config)
-    result = simulate(
-        job.problem,
-        job.clients,
-        job.algorithm,
-        config.algorithm.rounds,
-        config.run.seed,
-        test=job.dataset.test,
-        evaluate_every=config.run.evaluate_every,
-        runtime=RUNTIMES[config.run.runtime],
-    )
-    return job, result
+    job = build(parse(base, settings))
+    return job, runner.train(job)
 
 
 def score(result: Result, key: str) -> tuple[float, float]:

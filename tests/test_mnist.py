@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fedssca.build import RUNTIMES, build
+from fedssca import runner
+from fedssca.build import build
 from fedssca.config import parse
 from fedssca.data import cache_folder
-from fedssca.simulate import Result, simulate
+from fedssca.simulate import Result
 
 PLACES = [
     Path(os.environ.get("FEDSSCA_DATA", "/nowhere")) / "mnist",
@@ -29,17 +30,7 @@ pytestmark = [
 
 def train(*settings: str) -> Result:
     config = parse("", ["data.name=mnist", f"data.dir={FOUND}", *settings])
-    job = build(config)
-    return simulate(
-        job.problem,
-        job.clients,
-        job.algorithm,
-        config.algorithm.rounds,
-        config.run.seed,
-        test=job.dataset.test,
-        evaluate_every=config.run.evaluate_every,
-        runtime=RUNTIMES[config.run.runtime],
-    )
+    return runner.train(build(config))
 
 
 @pytest.mark.parametrize(

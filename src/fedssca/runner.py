@@ -8,14 +8,31 @@ from typing import Any
 
 import jax
 
-from fedssca.build import RUNTIMES, build
+from fedssca.build import RUNTIMES, Job, build
 from fedssca.config import Config, absolute, parse, render
 from fedssca.record import RunDirectory, versions
-from fedssca.simulate import simulate
+from fedssca.simulate import Result, simulate
 
-__all__ = ["execute", "load_config"]
+__all__ = ["execute", "load_config", "train"]
 
 Row = dict[str, Any]
+
+
+def train(job: Job, **hooks: Any) -> Result:
+    """`simulate` with everything that a built job says; `hooks` are its other arguments."""
+    config = job.config
+    return simulate(
+        job.problem,
+        job.clients,
+        job.algorithm,
+        config.algorithm.rounds,
+        config.run.seed,
+        test=job.dataset.test,
+        evaluate_every=config.run.evaluate_every,
+        runtime=RUNTIMES[config.run.runtime],
+        probes=config.algorithm.probes,
+        **hooks,
+    )
 
 
 def execute(
@@ -54,16 +71,8 @@ def _execute(
         folder.append(row)
         on_row(row)
 
-    result = simulate(
-        job.problem,
-        job.clients,
-        job.algorithm,
-        config.algorithm.rounds,
-        config.run.seed,
-        test=job.dataset.test,
-        evaluate_every=config.run.evaluate_every,
-        runtime=RUNTIMES[config.run.runtime],
-        probes=config.algorithm.probes,
+    result = train(
+        job,
         resume=start,
         earlier=earlier,
         on_row=record,

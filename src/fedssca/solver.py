@@ -60,11 +60,14 @@ class _Point(NamedTuple):
 
 def solve(objective: Quadratic, constraints: Quadratic, penalty: ArrayLike) -> Solution:
     """Solve for any M >= 0; curvatures must be > 0 in the objective, >= 0 in the constraints."""
+    if constraints.constant.size == 0:
+        none = jnp.zeros(0, objective.linear.dtype)
+        w = -objective.linear / (2 * objective.curvature)
+        return Solution(w, none, none, jnp.zeros((), w.dtype))
     with jax.enable_x64(True):
         first, rest = _widen(objective), _widen(constraints)
         c, v = jnp.asarray(penalty, np.float64), jnp.zeros_like(rest.constant)
-        if v.size:
-            v = _maximise(*_compress(first, rest), c, v)
+        v = _maximise(*_compress(first, rest), c, v)
         return _recover(first, rest, c, v, objective.linear)
 
 
