@@ -344,7 +344,7 @@ def test_client_losses_need_clients_with_rows() -> None:
 
 def test_no_column_at_all_and_empty_options() -> None:
     columns = {k: v for k, v in draw(2).items() if k != "sex"}
-    with pytest.raises(UserError, match="the data's are: none"):
+    with pytest.raises(UserError, match=r"needs column = <name>$"):
         c.from_config("parity", 0.1, {}, columns, 2, SIZES)
     assert len(c.from_config("fnr", 0.1, {"column": "", "sharpness": None}, columns, 2, SIZES)) == 1
 

@@ -129,12 +129,12 @@ def conclude(
     """Choose the model to return, and prove or explain."""
     w, row, passes, notes = state.w, rows[-1], 0, []
     if problem.constraints:
-        if keeper.best is None or early(keeper.best[1], rows[-1]["round"]):
+        if keeper.last is None or early(keeper.last[1], rows[-1]["round"]):
             passes = restore(judge, keeper, state.w, rows[-1])
         if keeper.best is not None:
             w, row, more = refine(judge, keeper, state.w)
             passes += more
-            if early(row, rows[-1]["round"]):
+            if keeper.last and early(keeper.last[1], rows[-1]["round"]):
                 notes = [
                     f"the returned model is that of round {row['round']}, hardly trained: later "
                     "ones broke a limit; train longer, use a larger batch, or relax the limit"

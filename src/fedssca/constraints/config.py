@@ -79,7 +79,8 @@ def from_config(
 def _groups(kind: str, column: Any, train: Mapping[str, np.ndarray]) -> np.ndarray:
     present = ", ".join(sorted(set(train) - {"x", "y"})) or "none"
     if not column:
-        raise UserError(f'constraint {kind!r} needs column = "<name of the sensitive column>"')
+        known = "" if present == "none" else f"; the data's are: {present}"
+        raise UserError(f"constraint {kind!r} needs column = <name>{known}")
     if column not in train or column in ("x", "y"):
         raise UserError(f"constraint {kind!r}: there is no column {column!r}; known: {present}")
     return train[column]
