@@ -95,7 +95,9 @@ def mnist(directory: str, seeds: int = 3) -> None:
             for seed in range(seeds):
                 mnist_row(directory, split, batch, limit, seed)
     mnist_row(directory, "feature", 10, 0.13, 0)
-    mnist_row(directory, "feature", 10, 0.13, 0, rounds=5000)
+    for rounds in (5000, 10000):
+        for seed in (0, 1):
+            mnist_row(directory, "feature", 10, 0.13, seed, rounds)
 
 
 def mnist_row(
