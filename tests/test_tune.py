@@ -13,6 +13,7 @@ import pytest
 from cli_helpers import Shell, compiled_once, files
 
 from fedssca import build as building
+from fedssca import runner
 from fedssca import tune as tuning
 from fedssca.config import parse, render
 from fedssca.data import Dataset
@@ -50,7 +51,7 @@ class Trainings(list[dict[str, Any]]):
 
     def __init__(self, patch: pytest.MonkeyPatch, pretend: bool = False) -> None:
         super().__init__()
-        real = tuning.simulate
+        real = runner.simulate
 
         def watched(problem: Any, clients: Any, algorithm: Any, *rest: Any, **options: Any) -> Any:
             self.append({"clients": clients, "name": algorithm.name, **options})
@@ -62,7 +63,7 @@ class Trainings(list[dict[str, Any]]):
             final |= {"test_cost": 1.0 + len(self), "test_accuracy": 0.5}
             return type("Done", (), {"final": final})
 
-        patch.setattr(tuning, "simulate", watched)
+        patch.setattr(runner, "simulate", watched)
 
 
 def test_every_method_gets_the_same_points() -> None:
@@ -260,7 +261,7 @@ def test_all_trials_diverged(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> N
     def fail(*_: Any, **__: Any) -> None:
         raise UserError("training diverged: objective is nan at round 2")
 
-    monkeypatch.setattr(tuning, "simulate", fail)
+    monkeypatch.setattr(runner, "simulate", fail)
     out = shell.folder / "out"
     done = shell("tune", shell.folder / "limited.toml", "--out", out, "--trials", 2)
     assert done.code == 0, done.err
@@ -310,7 +311,7 @@ def test_ctrl_c_keeps_finished_trials(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, swallowed: bool
 ) -> None:
     seen = Trainings(monkeypatch, pretend=True)
-    pretended, file, out = tuning.simulate, shell.folder / "free.toml", shell.folder / "out"
+    pretended, file, out = runner.simulate, shell.folder / "free.toml", shell.folder / "out"
     handler = signal.getsignal(signal.SIGINT)
 
     def pressed(*arguments: Any, **options: Any) -> Any:
@@ -324,7 +325,7 @@ def test_ctrl_c_keeps_finished_trials(
 
     command = ("tune", file, "--methods", "sgd", "--out", out, "--trials", 4)
     with monkeypatch.context() as patch:
-        patch.setattr(tuning, "simulate", pressed)
+        patch.setattr(runner, "simulate", pressed)
         stopped = shell(*command)
     assert stopped.code == 130
     assert stopped.err.splitlines()[-1].startswith("stopped; finished trials are in")

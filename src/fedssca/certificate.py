@@ -17,7 +17,7 @@ import numpy as np
 from fedssca.metrics import Evaluator, kkt_residual
 from fedssca.problem import Array, Problem
 
-__all__ = ["Keeper", "certify", "explain", "feasible", "refine", "restore"]
+__all__ = ["Keeper", "certify", "early", "explain", "feasible", "refine", "restore"]
 
 Row = dict[str, Any]
 TRIALS = 10

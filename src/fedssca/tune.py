@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from scipy.stats import qmc
 
-from fedssca.build import RUNTIMES, build, load_dataset
+from fedssca.build import build, load_dataset
 from fedssca.config import Config, Step, nearest, parse, render
 from fedssca.data import Dataset
+from fedssca.data.dataset import stratified
 from fedssca.errors import UserError
-from fedssca.simulate import simulate
+from fedssca.runner import train
 
 __all__ = [
     "HELD_OUT",
@@ -238,14 +238,10 @@ def settled(config: Config, trial: Trial) -> Config:
 def hold_out(dataset: Dataset, seed: int) -> Dataset:
     """The training rows as train and test: of each class a share is held out, by the seed."""
     y = dataset.train["y"]
-    rng = np.random.default_rng(seed)
-    train = np.ones(len(y), bool)
-    for label in np.unique(y):
-        rows = rng.permutation(np.flatnonzero(y == label))
-        train[rows[: min(round(HELD_OUT * len(rows)), len(rows) - 1)]] = False
-    if train.all():
+    kept = stratified(y, HELD_OUT, seed)
+    if kept.all():
         raise UserError(f"{dataset.name}: {len(y)} training rows are too few to hold some out")
-    own, held = ({k: v[rows] for k, v in dataset.train.items()} for rows in (train, ~train))
+    own, held = ({k: v[rows] for k, v in dataset.train.items()} for rows in (kept, ~kept))
     return dataclasses.replace(dataset, train=own, test=held)
 
 
@@ -279,19 +275,7 @@ def _train(
 
 
 def _judged(config: Config, parts: Dataset, on_row: Callable[[Row], None] | None) -> Row:
-    job = build(config, parts)
-    final = simulate(
-        job.problem,
-        job.clients,
-        job.algorithm,
-        config.algorithm.rounds,
-        config.run.seed,
-        test=parts.test,
-        evaluate_every=config.run.evaluate_every,
-        runtime=RUNTIMES[config.run.runtime],
-        probes=job.config.algorithm.probes,
-        on_row=on_row,
-    ).final
+    final = train(build(config, parts), on_row=on_row).final
     norm = config.problem.objective == "norm"
     return {
         "violation": max([0.0, *final["constraints"]]),

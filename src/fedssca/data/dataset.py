@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedssca.errors import UserError
 
-__all__ = ["Array", "Dataset", "check", "from_arrays", "from_table"]
+__all__ = ["Array", "Dataset", "check", "from_arrays", "from_table", "stratified"]
 
 Array = npt.NDArray[Any]
 
@@ -176,18 +176,24 @@ def from_arrays(
 
 
 def _in_train(name: str, y: Array, fraction: float, seed: int) -> Array:
-    """Mark the training rows: of each class, all but `fraction`, drawn by the seed."""
-    rng = np.random.default_rng(seed)
-    train = np.ones(len(y), bool)
-    for label in np.unique(y):
-        rows = rng.permutation(np.flatnonzero(y == label))
-        train[rows[: min(round(fraction * len(rows)), len(rows) - 1)]] = False
+    """`stratified`, or a UserError when no row could be set aside."""
+    train = stratified(y, fraction, seed)
     if train.all():
         raise UserError(
             f"{name}: {len(y)} rows are too few to set aside {fraction:g} of each class for "
             "testing; give more rows or a larger test_fraction"
         )
     return train
+
+
+def stratified(y: Array, fraction: float, seed: int) -> Array:
+    """Mark the rows to keep: of each class, all but `fraction`, drawn by the seed."""
+    rng = np.random.default_rng(seed)
+    kept = np.ones(len(y), bool)
+    for label in np.unique(y):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        kept[rows[: min(round(fraction * len(rows)), len(rows) - 1)]] = False
+    return kept
 
 
 def _labels(name: str, raw: Array) -> tuple[Array, int]:
