@@ -79,7 +79,6 @@ def test_bad_commands(shell: Shell, arguments: tuple[str, ...], said: str) -> No
         ("data.sizes=[100, 100, 3, 50]", "larger than client 2's 3 rows"),
         ("algorithm.name=scca", "algorithm.name = 'scca' is unknown: did you mean 'ssca'?"),
         ("algorithm.name=sgd", "sgd knows no constraints"),
-        ("algorithm.local_steps=2", "ssca takes one step a round"),
         ("algorithm.surrogate=zzz", "known are diagonal, exact, first-order"),
         ("problem.constraint.0.kind=lss", "did you mean 'loss'?"),
         ("problem.objective=cost", 'it must be "loss" or "norm"'),

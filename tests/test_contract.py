@@ -22,6 +22,7 @@ from fedssca.constraints import cross_entropy, loss_at_most
 from fedssca.curvature import diagonal
 from fedssca.data.split import Columns, Rows
 from fedssca.dual import exact_penalty
+from fedssca.local_ssca import local_ssca
 from fedssca.metrics import traffic
 from fedssca.models import classifier, mlp
 from fedssca.problem import Problem
@@ -103,6 +104,12 @@ METHODS: dict[str, tuple[Callable[[list[np.ndarray]], Problem], Callable[[Proble
         lambda features: network(features, l2=0.01),
         lambda p: sgd(p, batch=B, rate=power(0.2), steps=3, momentum=0.8),
     ),
+    "local steps": (
+        lambda features: network(features, loss_at_most(0.8), objective="norm"),
+        lambda p: local_ssca(
+            p, batch=B, steps=3, rounds=ROUNDS + 1, tau=0.2, opening=[30.0], **STEPS
+        ),
+    ),
 }
 COVER = {  # compiling takes the time: FEDSSCA_FULL=1 runs the whole product
     "ssca": ["unequal rows", "one party", "five parties", "label holder", "open"],
@@ -111,13 +118,14 @@ COVER = {  # compiling takes the time: FEDSSCA_FULL=1 runs the whole product
     "diagonal": ["label holder"],
     "sgd": ["two parties"],
     "momentum": ["unequal rows"],
+    "local steps": ["unequal rows"],
 }
 CASES = [
     (method, split)
     for method in METHODS
     for split, clients in SPLITS.items()
     if os.environ.get("FEDSSCA_FULL") or split in COVER[method]
-    if method != "momentum" or isinstance(clients, Rows)
+    if method not in ("momentum", "local steps") or isinstance(clients, Rows)
 ]
 COLUMNS = [case for case in CASES if isinstance(SPLITS[case[1]], Columns)]
 each = pytest.mark.parametrize(("method", "split"), CASES)
@@ -207,6 +215,16 @@ def test_stops_on_the_way_change_not_a_bit(method: str, split: str) -> None:
     for stop in (1, 4, 4, 9, ROUNDS):
         state = run.fused.advance(state, stop)
     jax.tree.map(np.testing.assert_array_equal, state, run.end)
+
+
+@pytest.mark.parametrize("method", ["ssca", "momentum", "local steps"])
+def test_large_batches_go_through_in_parts(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = fused(method, "unequal rows")
+    monkeypatch.setattr("fedssca.runtime.fused.TILE", 7)
+    monkeypatch.setattr("fedssca.runtime.fused.SMALL", 1)
+    parts = Fused(whole.problem, SPLITS["unequal rows"], whole.algorithm, SEED)
+    state = parts.advance(whole.algorithm.init(whole.problem.start), ROUNDS)
+    close(state.w, whole.end.w, 1e-9)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ class Request(NamedTuple):
     """The point w(t); a party that holds columns gets its own block only."""
     weights: Any = ()
     """Weights of F_0..F_M in the one gradient that is wanted; none: a gradient for every term."""
+    average: Any = ()
+    """The server's averaged statistic, where local steps need it to start from."""
 
 
 class Message(NamedTuple):

@@ -18,6 +18,7 @@ from fedssca.curvature import diagonal
 from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample, load
 from fedssca.dual import Dual, exact_penalty, steered
 from fedssca.errors import UserError
+from fedssca.local_ssca import local_ssca
 from fedssca.models import classifier, linear, mlp
 from fedssca.problem import Problem
 from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
@@ -269,16 +270,16 @@ def _algorithm(config: cfg.Config, problem: Problem) -> Algorithm:
             "gamma": schedule(chosen.gamma, "gamma"),
         }
         family, dual = surrogate(), rule()
-        if not _weighed(config) or not problem.constraints:
-            return ssca(problem, **steps, surrogate=family, dual=dual)
         first = chosen.opening or [1.0] * problem.constraints
-        more: dict[str, Any] = {
-            "rounds": chosen.rounds,
-            "tau": tau,
-            "opening": first,
-            "penalty": most,
-        }
-        return steered_ssca(problem, **steps, **more)
+        more: dict[str, Any] = {"rounds": chosen.rounds, "tau": tau, "opening": first}
+        more["penalty"] = most
+        if chosen.local_steps > 1:
+            _check_local(config, problem)
+            exact = chosen.surrogate == "exact"
+            return local_ssca(problem, **steps, **more, steps=chosen.local_steps, exact=exact)
+        if problem.constraints and _weighed(config):
+            return steered_ssca(problem, **steps, **more)
+        return ssca(problem, **steps, surrogate=family, dual=dual)
 
     table = {
         "ssca": sscas,
@@ -290,9 +291,19 @@ def _algorithm(config: cfg.Config, problem: Problem) -> Algorithm:
         "switching": lambda: switching(problem, **shared(), tolerance=chosen.tolerance),
     }
     made: Algorithm = choose(table, chosen.name, "algorithm.name")()
-    if chosen.name == "ssca" and chosen.local_steps != 1:
-        raise UserError(
-            f"algorithm.local_steps = {chosen.local_steps}: ssca takes one step a round; "
-            'use local_steps = 1, or algorithm.name = "momentum"'
-        )
     return made
+
+
+def _check_local(config: cfg.Config, problem: Problem) -> None:
+    """Local steps need surrogates whose curvature the server knows, and one gradient for all."""
+    chosen = config.algorithm
+    if chosen.surrogate == "diagonal":
+        raise UserError(
+            f'algorithm.local_steps = {chosen.local_steps}: surrogate "diagonal" takes one step a '
+            'round; use local_steps = 1, or surrogate = "first-order"'
+        )
+    if problem.constraints and chosen.multipliers != "steered":
+        raise UserError(
+            f"algorithm.local_steps = {chosen.local_steps}: with constraints local steps need "
+            f'multipliers = "steered", not {chosen.multipliers!r}'
+        )

@@ -27,18 +27,15 @@ class Evaluator(NamedTuple):
     """w -> objective, constraints, norm_sq, train_* and test_* rates."""
     gradients: Callable[[Array], np.ndarray]
     """w -> gradients of F_0..F_M over all training rows, (M+1, d)."""
+    over: Callable[[Rows | Columns], Evaluator]
+    """The same passes, compiled once, over other training rows of the same shape."""
 
 
 def evaluator(
     problem: Problem, train: Rows | Columns, test: Mapping[str, np.ndarray] | None
 ) -> Evaluator:
     """F_m and the problem's measures over all training rows, and the measures on `test`."""
-    numbers = (
-        np.repeat(np.arange(train.count, dtype=np.int32), train.sizes)
-        if isinstance(train, Rows)
-        else np.zeros(train.total, np.int32)
-    )
-    own = _chunks({**train.columns, "client": numbers})
+    first = _training(train)
     held = (
         _chunks({**test, "client": _nobody(test)}) if test is not None and len(test["x"]) else None
     )
@@ -48,8 +45,8 @@ def evaluator(
         def add(total: Any, chunk: Batch) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, total, part(w, chunk)), None
 
-        first = jax.tree.map(lambda leaf: leaf[0], chunks)
-        zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(part, w, first))
+        one = jax.tree.map(lambda leaf: leaf[0], chunks)
+        zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(part, w, one))
         return jax.lax.scan(add, zero, chunks)[0]
 
     def part(w: Array, chunk: Batch) -> tuple[Array, dict[str, list[Array]]]:
@@ -68,7 +65,7 @@ def evaluator(
             found.update({k: [a for a, _, _ in v] for k, v in problem.measure(w, chunk).items()})
             return w
 
-        jax.eval_shape(look, problem.start, jax.tree.map(lambda leaf: leaf[0], own))
+        jax.eval_shape(look, problem.start, jax.tree.map(lambda leaf: leaf[0], first))
         return found
 
     def named(prefix: str, rates: dict[str, list[Array]]) -> dict[str, float]:
@@ -93,10 +90,10 @@ def evaluator(
         zero = jnp.zeros((problem.combine.shape[1], w.size), w.dtype)
         return jax.lax.scan(add, zero, chunks)[0]
 
-    def row(w: Array) -> dict[str, Any]:
+    def row(own: Batch, total: int, w: Array) -> dict[str, Any]:
         means, rates = sums(w, own)
         norm_sq = float(w @ w)
-        values = np.asarray(problem.values(means / train.total, jnp.asarray(norm_sq)), float)
+        values = np.asarray(problem.values(means / total, jnp.asarray(norm_sq)), float)
         out: dict[str, Any] = {
             "objective": float(values[0]),
             "constraints": [float(value) for value in values[1:]],
@@ -107,11 +104,28 @@ def evaluator(
             out |= named("test", sums(w, held)[1])
         return out
 
-    def gradients(w: Array) -> np.ndarray:
-        rows = problem.combine @ np.asarray(jacobian(w, own), float) / train.total
+    def gradients(own: Batch, total: int, w: Array) -> np.ndarray:
+        rows = problem.combine @ np.asarray(jacobian(w, own), float) / total
         return rows + 2 * problem.known[:, None] * np.asarray(w, float)
 
-    return Evaluator(row, gradients)
+    def on(own: Batch, total: int) -> Evaluator:
+        return Evaluator(
+            functools.partial(row, own, total),
+            functools.partial(gradients, own, total),
+            lambda other: on(_training(other), other.total),
+        )
+
+    return on(first, train.total)
+
+
+def _training(train: Rows | Columns) -> Batch:
+    """All training rows, each with its client's number, in chunks."""
+    numbers = (
+        np.repeat(np.arange(train.count, dtype=np.int32), train.sizes)
+        if isinstance(train, Rows)
+        else np.zeros(train.total, np.int32)
+    )
+    return _chunks({**train.columns, "client": numbers})
 
 
 def _nobody(columns: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -19,19 +19,21 @@ Row = dict[str, Any]
 
 
 def train(job: Job, **hooks: Any) -> Result:
-    """`simulate` with everything that a built job says; `hooks` are its other arguments."""
+    """`simulate` with everything that a built job says; `hooks` add to its arguments."""
     config = job.config
+    said: dict[str, Any] = {
+        "test": job.dataset.test,
+        "evaluate_every": config.run.evaluate_every,
+        "runtime": RUNTIMES[config.run.runtime],
+        "probes": config.algorithm.probes,
+    }
     return simulate(
         job.problem,
         job.clients,
         job.algorithm,
         config.algorithm.rounds,
         config.run.seed,
-        test=job.dataset.test,
-        evaluate_every=config.run.evaluate_every,
-        runtime=RUNTIMES[config.run.runtime],
-        probes=config.algorithm.probes,
-        **hooks,
+        **said | hooks,
     )
 
 

@@ -15,21 +15,26 @@ import numpy as np
 
 from fedssca.problem import Array
 
-__all__ = ["batch_indices"]
+__all__ = ["batch_indices", "words"]
 
 ROUNDS = 6
 HANDFUL = 64
 
 
+def words(seed: int) -> np.ndarray:
+    """A seed as two words of 32 bits: what a compiled program takes, so that it fits any seed."""
+    return np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint32)
+
+
 def batch_indices(
-    seed: int,
+    seed: int | Array,
     round: Array | int,
     clients: np.ndarray,
     sizes: np.ndarray,
     batch: int,
     steps: int = 1,
 ) -> Array:
-    """Row numbers within each client, (clients, steps * batch).
+    """Row numbers within each client, (clients, steps * batch); `seed` as it is or as `words`.
 
     The batches of one round are disjoint until a client's rows are used up; then a new pass over
     the rows begins under a new permutation. Needs batch <= every size.
@@ -39,8 +44,9 @@ def batch_indices(
     in_pass = size // np.uint32(batch)
     epoch, start = step // in_pass, (step % in_pass) * np.uint32(batch)
     position = start + np.tile(np.arange(batch, dtype=np.uint32), steps)[None]
-    key = jnp.uint32(seed & 0xFFFFFFFF)
-    for word in (jnp.uint32(seed >> 32), jnp.asarray(round, jnp.uint32), clients[:, None], epoch):
+    low, high = jnp.asarray(words(seed) if isinstance(seed, int) else seed)
+    key = low
+    for word in (high, jnp.asarray(round, jnp.uint32), clients[:, None], epoch):
         key = _mix(key ^ _mix(jnp.asarray(word, jnp.uint32) + jnp.uint32(0x9E3779B9)))
     few = np.flatnonzero(size[:, 0] <= HANDFUL)
     many = np.flatnonzero(size[:, 0] > HANDFUL)

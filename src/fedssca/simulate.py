@@ -73,7 +73,9 @@ def simulate(
     *,
     test: Mapping[str, np.ndarray] | None = None,
     evaluate_every: int = 10,
+    evaluate_at: Sequence[int] = (),
     runtime: Callable[[Problem, Rows | Columns, Algorithm, int], Runtime] = Fused,
+    judge: Evaluator | None = None,
     probes: int = 0,
     resume: Checkpoint | None = None,
     earlier: Sequence[Row] = (),
@@ -84,7 +86,9 @@ def simulate(
     """Train for `rounds` rounds: T - 1 updates, as the paper counts them.
 
     `clients` are rows (or columns) of data; a list of {"x": ..., "y": ...} means one client each.
-    The same seed gives the same batches, and the same bits, on every run. `probes` messages were
+    The same seed gives the same batches, and the same bits, on every run. `evaluate_at` lists
+    rounds to evaluate instead of every `evaluate_every`-th; `judge` evaluates, in place of a new
+    one for `clients` and `test`. `probes` messages were
     spent on calibration and are counted; `resume` goes on from a checkpoint whose rows were
     `earlier`; `on_row` and `on_checkpoint` see rows and checkpoints as they come.
     """
@@ -96,16 +100,17 @@ def simulate(
         raise UserError(f"evaluate_every = {evaluate_every}: it must be at least 1")
     parties = clients if isinstance(clients, Rows | Columns) else Rows.of(clients)
     engine = runtime(problem, parties, algorithm, seed)
-    judge = evaluator(problem, parties, test)
+    judge = judge or evaluator(problem, parties, test)
     wire = traffic(problem, parties, algorithm)
     probing = traffic(problem, parties, probe(problem, algorithm.batch)) if probes else wire
     at = resume or Checkpoint(algorithm.init(problem.start), Keeper(), 0.0)
     begun, last, keeper = time.perf_counter() - at.seconds, rounds - 1, replace(at.keeper)
     rows = list(earlier)
+    chosen = {last}.union(evaluate_at or range(0, last, evaluate_every))
 
     def observe(state: State) -> None:
         done = int(state.round)
-        if done % evaluate_every == 0 or done == last:
+        if done in chosen:
             row = state_row(state) | judge.row(state.w) | _sent(wire, done, probing, probes)
             rows.append(row | {"seconds": time.perf_counter() - begun})
             _check_finite(rows[-1])
@@ -116,9 +121,9 @@ def simulate(
             on_checkpoint(Checkpoint(state, replace(keeper), time.perf_counter() - begun))
 
     first = int(at.state.round)
-    steps = [step for step in (evaluate_every, checkpoint_every) if step]
-    stops = {last}.union(*(range(0, last, step) for step in steps))
-    ahead = sorted(stop for stop in stops if stop > first or (resume is None and stop == 0))
+    stops = chosen.union(range(0, last, checkpoint_every) if checkpoint_every else ())
+    first_stop = 0 if resume is None else first + 1
+    ahead = sorted(stop for stop in stops if first_stop <= stop <= last)
     state = run(engine, at.state, ahead, observe)
     return conclude(problem, judge, keeper, state, rows)
 

@@ -1,35 +1,43 @@
 """All clients in one compiled program: many rounds a call, one matrix product for all batches.
 
 Where the message is a sum over samples, the batches of all clients are joined (every sample carries
-its weight N_i / (B N)), which gives the same sum. Where clients take local steps they run one after
-another. Parties that hold columns are joined into their centralised form, which has the
-same message. `runtime.local` is the twin that moves real messages; tests hold the two together.
+its weight N_i / (B N)), which gives the same sum; large ones go through the products tile by tile,
+so that images stay bytes until they are near the processor. Where clients take local steps, small
+ones run side by side and large ones one after another. Parties that hold columns are joined into
+their centralised form, which has the same message. `runtime.local` is the twin that moves real
+messages; tests hold the two together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.aggregate import plain_sum
+from fedssca.aggregate import add, plain_sum
 from fedssca.algorithm import Algorithm, Message, Request, State
 from fedssca.data.split import Columns, Rows
 from fedssca.loop import one_round
 from fedssca.problem import Array, Batch, Problem
 from fedssca.runtime.check import check_fit
-from fedssca.sampling import batch_indices
+from fedssca.sampling import batch_indices, words
 
 __all__ = ["Fused"]
+
+TILE = 12_000
+"""Rows that go through one product together."""
+SMALL = 64
+"""Local batches up to this many rows: the clients' products are batched."""
 
 
 class Fused:
     """A `Runtime`: rounds run inside one `while_loop`, so any number of them is one program.
 
-    The loop's length is an argument, not a constant: stopping for an evaluation or a checkpoint
-    changes neither the program nor a single bit of the trajectory.
+    The loop's length and the seed are arguments, not constants: stopping for an evaluation or a
+    checkpoint changes neither the program nor a single bit of the trajectory.
     """
 
     def __init__(
@@ -37,21 +45,29 @@ class Fused:
     ) -> None:
         check_fit(problem, clients, algorithm)
         self._columns = {name: jnp.asarray(column) for name, column in clients.columns.items()}
+        self._seed = words(seed)
 
-        def advance(columns: Batch, state: State, until: Array) -> State:
-            parties = _Traced(problem, clients, algorithm, seed, columns)
+        def advance(columns: Batch, seed: Array, state: State, until: Array) -> State:
+            parties = _Joined(problem, clients, algorithm, seed, columns)
             return jax.lax.while_loop(
                 lambda s: s.round < until, lambda s: one_round(algorithm, parties, s), state
             )
 
         self._advance = jax.jit(advance)
 
+    def twin(self, clients: Rows | Columns, seed: int) -> Fused:
+        """The same program, compiled once, for another seed and clients of the same sizes."""
+        other = copy.copy(self)
+        other._columns = {name: jnp.asarray(column) for name, column in clients.columns.items()}
+        other._seed = words(seed)
+        return other
+
     def advance(self, state: State, until: int) -> State:
         """Rounds until `until` updates are done."""
-        return self._advance(self._columns, state, until)
+        return self._advance(self._columns, self._seed, state, until)
 
 
-class _Traced:
+class _Joined:
     """The `Parties` of a traced round: one call, one message, already summed."""
 
     phases: tuple[str, ...] = ("reply",)
@@ -62,7 +78,7 @@ class _Traced:
         problem: Problem,
         clients: Rows | Columns,
         algorithm: Algorithm,
-        seed: int,
+        seed: Array,
         columns: Batch,
     ) -> None:
         self._problem, self._algorithm, self._seed = problem, algorithm, seed
@@ -79,18 +95,37 @@ class _Traced:
             self._seed, request.round, numbers, self._sizes, algorithm.batch, algorithm.steps
         )
         weights = self._sizes / (algorithm.batch * self._sizes.sum())
-        index = index + self._offsets[:, None]
-        extra = {
+        drawn: Batch = {
+            "row": index + self._offsets[:, None],
             "client": jnp.broadcast_to(numbers[:, None], index.shape),
             "weight": jnp.broadcast_to(jnp.asarray(weights, request.w.dtype)[:, None], index.shape),
         }
-        if algorithm.pooled:
-            index, extra = index.ravel(), {name: value.ravel() for name, value in extra.items()}
-        batch = {name: column[index] for name, column in self._columns.items()} | extra
-        if algorithm.pooled:
-            return [algorithm.reply(self._problem.terms, request, batch)]
 
-        def one(own: Batch) -> Message:
-            return algorithm.reply(self._problem.terms, request, own)
+        def reply(drawn: Batch) -> Message:
+            batch = {name: column[drawn["row"]] for name, column in self._columns.items()}
+            extra = {"client": drawn["client"], "weight": drawn["weight"]}
+            return algorithm.reply(self._problem.terms, request, batch | extra)
 
-        return [jax.tree.map(lambda leaf: leaf.sum(0), jax.lax.map(one, batch))]
+        if algorithm.pooled:
+            drawn = jax.tree.map(jnp.ravel, drawn)
+            return [_one_by_one(reply, _tiles(drawn)) if index.size > TILE else reply(drawn)]
+        if algorithm.batch <= SMALL:
+            return [jax.tree.map(lambda leaf: leaf.sum(0), jax.vmap(reply)(drawn))]
+        return [_one_by_one(reply, drawn)]
+
+
+def _tiles(drawn: Batch) -> Batch:
+    """(tiles, rows of one tile), the last one filled up with rows of weight 0."""
+    rows = len(drawn["row"])
+    count = -(-rows // TILE)
+    size = -(-rows // count)
+    return jax.tree.map(
+        lambda leaf: jnp.pad(leaf, (0, count * size - rows)).reshape(count, size), drawn
+    )
+
+
+def _one_by_one(reply: Callable[[Batch], Message], parts: Batch) -> Message:
+    """The sum of the replies to the parts, with one of them in memory at a time."""
+    first = jax.tree.map(lambda leaf: leaf[0], parts)
+    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(reply, first))
+    return jax.lax.scan(lambda total, part: (add(total, reply(part)), None), zero, parts)[0]
