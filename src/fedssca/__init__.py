@@ -24,7 +24,9 @@ from fedssca.data.load import load
 from fedssca.data.split import Columns, Rows, by_feature, by_sample
 from fedssca.dual import Dual, exact_penalty, steered
 from fedssca.errors import UserError
+from fedssca.local_ssca import local_ssca
 from fedssca.models import Model, classifier, linear, mlp
+from fedssca.participation import participation
 from fedssca.problem import Problem, Vertical
 from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.fused import Fused
@@ -75,10 +77,12 @@ __all__ = [
     "lemma1",
     "linear",
     "load",
+    "local_ssca",
     "loss_at_most",
     "mlp",
     "opportunity_gap_at_most",
     "parity_gap_at_most",
+    "participation",
     "power",
     "precision_at_least",
     "primal_dual",

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from fedssca.problem import Array, Batch, Problem, Terms
 
-__all__ = ["Algorithm", "Message", "Request", "State", "start"]
+__all__ = ["Algorithm", "Cohort", "Message", "Request", "State", "Turnout", "start"]
 
 
 class State(NamedTuple):
@@ -24,6 +24,13 @@ class State(NamedTuple):
     multipliers: Array
 
 
+class Turnout(NamedTuple):
+    """Who is asked in a round, and who of them answers."""
+
+    asked: Array
+    answers: Array
+
+
 class Request(NamedTuple):
     """What the server publishes at the start of a round."""
 
@@ -35,6 +42,8 @@ class Request(NamedTuple):
     """Weights of F_0..F_M in the one gradient that is wanted; none: a gradient for every term."""
     average: Any = ()
     """The server's averaged statistic, where local steps need it to start from."""
+    turnout: Any = ()
+    """The clients whom this is for (a `Turnout`); none: all. It stays at the server."""
 
 
 class Message(NamedTuple):
@@ -44,6 +53,13 @@ class Message(NamedTuple):
     """Numbers about the batch as a whole (values of terms)."""
     vectors: Any
     """Arrays whose last axis runs over the parameters (gradients): party i sends its own block."""
+
+
+class Cohort(NamedTuple):
+    """So many of so many clients are asked in a round."""
+
+    size: int
+    clients: int
 
 
 class Algorithm(NamedTuple):
@@ -60,6 +76,8 @@ class Algorithm(NamedTuple):
     """Message of a client (or of one block of w) from the terms as a function of its parameters."""
     update: Callable[[State, Message], State]
     """The next state from the sum of all messages."""
+    cohort: Cohort | None = None
+    """Set where not all clients take part: see `participation`."""
 
     @property
     def pooled(self) -> bool:

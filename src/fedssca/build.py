@@ -20,6 +20,7 @@ from fedssca.dual import Dual, exact_penalty, steered
 from fedssca.errors import UserError
 from fedssca.local_ssca import local_ssca
 from fedssca.models import classifier, linear, mlp
+from fedssca.participation import participation
 from fedssca.problem import Problem
 from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.check import check_fit
@@ -35,6 +36,7 @@ __all__ = ["RUNTIMES", "Job", "build", "load_dataset"]
 RUNTIMES: dict[str, Any] = {"fused": Fused, "local": Local}
 LEAST = {
     "algorithm.batch": 1,
+    "algorithm.cohort": 0,
     "algorithm.local_steps": 1,
     "algorithm.probes": 0,
     "algorithm.rounds": 1,
@@ -76,7 +78,7 @@ def build(config: cfg.Config, dataset: Dataset | None = None) -> Job:
         seed=config.run.seed,
     )
     config = _calibrated(config, problem, clients)
-    algorithm = _algorithm(config, problem)
+    algorithm = _in_cohorts(config, clients, _algorithm(config, problem))
     check_fit(problem, clients, algorithm)
     if isinstance(clients, Columns) and clients.collection == "open":
         _warn_open(problem)
@@ -140,7 +142,9 @@ def _calibrated(config: cfg.Config, problem: Problem, clients: Rows | Columns) -
             problem,
             chosen.batch,
             chosen.rounds,
-            lambda probe: RUNTIMES[run.runtime](problem, clients, probe, run.seed),
+            lambda probe: RUNTIMES[run.runtime](
+                problem, clients, _in_cohorts(config, clients, probe), run.seed
+            ),
             **{
                 name: step.a
                 for name, step in (("rho", chosen.rho), ("gamma", chosen.gamma))
@@ -157,6 +161,25 @@ def _calibrated(config: cfg.Config, problem: Problem, clients: Rows | Columns) -
             probes=PROBES,
         )
     return dataclasses.replace(config, algorithm=chosen)
+
+
+def _in_cohorts(config: cfg.Config, clients: Rows | Columns, algorithm: Algorithm) -> Algorithm:
+    """The method with as many clients a round as the config says."""
+    chosen = config.algorithm
+    if not chosen.cohort:
+        if chosen.dropout:
+            raise UserError(
+                f"algorithm.dropout = {chosen.dropout:g} needs algorithm.cohort: say how many "
+                "clients are asked a round"
+            )
+        return algorithm
+    return participation(
+        algorithm,
+        clients=clients.count,
+        cohort=chosen.cohort,
+        seed=config.run.seed,
+        dropout=chosen.dropout,
+    )
 
 
 def _weighed(config: cfg.Config) -> bool:

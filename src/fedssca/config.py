@@ -87,6 +87,8 @@ class Algorithm:
     name: str = "ssca"
     batch: int = 10
     local_steps: int = 1
+    cohort: int = 0
+    dropout: float = 0.0
     rounds: int = 1000
     rho: Step | None = None
     gamma: Step | None = None

@@ -183,10 +183,11 @@ def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> 
     w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
     batch = _batch_shape(clients, algorithm, w.dtype)
 
-    asked = jax.eval_shape(lambda w: algorithm.request(algorithm.init(w)), w)
+    asked = jax.eval_shape(lambda w: algorithm.request(algorithm.init(w)), w)._replace(turnout=())
     message = jax.eval_shape(lambda r, b: algorithm.reply(problem.terms, r, b), asked, batch)
     if isinstance(clients, Rows):
-        return Traffic(clients.count * _bytes(message), clients.count * _bytes(asked), 0)
+        asked_of = algorithm.cohort.size if algorithm.cohort else clients.count
+        return Traffic(asked_of * _bytes(message), asked_of * _bytes(asked), 0)
     assert problem.vertical is not None
     split, count, rows = problem.vertical, clients.count, algorithm.batch
     top = w.dtype.itemsize * len(split.blocks[0])

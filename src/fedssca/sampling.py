@@ -9,13 +9,15 @@ to mix: clients with a handful of rows sort random numbers instead.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedssca.problem import Array
 
-__all__ = ["batch_indices", "words"]
+__all__ = ["Population", "batch_indices", "uniform", "words"]
 
 ROUNDS = 6
 HANDFUL = 64
@@ -26,11 +28,38 @@ def words(seed: int) -> np.ndarray:
     return np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint32)
 
 
+class Population(NamedTuple):
+    """What drawing needs to know of clients: numpy arrays, or rows of them inside a program."""
+
+    size: Any
+    """(clients, 1) rows of each."""
+    side: Any
+    """(clients, 1) the larger side of a rectangle that just holds them."""
+    handfuls: bool
+    """Some have a handful of rows,"""
+    many: bool
+    """and some have more."""
+
+    @classmethod
+    def of(cls, sizes: np.ndarray) -> Population:
+        """The clients with these numbers of rows."""
+        size = np.asarray(sizes, np.uint32)[:, None]
+        side = np.ceil(np.sqrt(size.astype(float))).astype(np.uint32)
+        few = size <= HANDFUL
+        return cls(size, side, bool(few.any()), bool((~few).any()))
+
+    def take(self, clients: Array) -> Population:
+        """Some of them, chosen inside a program."""
+        return self._replace(
+            size=jnp.asarray(self.size)[clients], side=jnp.asarray(self.side)[clients]
+        )
+
+
 def batch_indices(
     seed: int | Array,
     round: Array | int,
-    clients: np.ndarray,
-    sizes: np.ndarray,
+    clients: np.ndarray | Array,
+    sizes: np.ndarray | Population,
     batch: int,
     steps: int = 1,
 ) -> Array:
@@ -39,27 +68,42 @@ def batch_indices(
     The batches of one round are disjoint until a client's rows are used up; then a new pass over
     the rows begins under a new permutation. Needs batch <= every size.
     """
-    size = np.asarray(sizes, np.uint32)[:, None]
+    people = sizes if isinstance(sizes, Population) else Population.of(sizes)
     step = np.repeat(np.arange(steps, dtype=np.uint32), batch)[None]
-    in_pass = size // np.uint32(batch)
+    in_pass = people.size // np.uint32(batch)
     epoch, start = step // in_pass, (step % in_pass) * np.uint32(batch)
-    position = start + np.tile(np.arange(batch, dtype=np.uint32), steps)[None]
-    low, high = jnp.asarray(words(seed) if isinstance(seed, int) else seed)
-    key = low
-    for word in (high, jnp.asarray(round, jnp.uint32), clients[:, None], epoch):
-        key = _mix(key ^ _mix(jnp.asarray(word, jnp.uint32) + jnp.uint32(0x9E3779B9)))
-    few = np.flatnonzero(size[:, 0] <= HANDFUL)
-    many = np.flatnonzero(size[:, 0] > HANDFUL)
-    key, place = jnp.broadcast_to(key, position.shape), jnp.asarray(position)
-    index = jnp.zeros(position.shape, jnp.uint32)
-    if len(few):
-        index = index.at[few].set(_shuffle(place[few], size[few], key[few]))
-    if len(many):
-        index = index.at[many].set(_permute(place[many], size[many], key[many]))
+    position = jnp.asarray(start + np.tile(np.arange(batch, dtype=np.uint32), steps)[None])
+    key = jnp.broadcast_to(_key(seed, round, clients[:, None], epoch), position.shape)
+    if not people.many:
+        index = _shuffle(position, people.size, key)
+    elif not people.handfuls:
+        index = _permute(position, people.size, people.side, key)
+    else:
+        few = people.size <= HANDFUL
+        index = jnp.where(
+            few,
+            _shuffle(jnp.where(few, position, 0), people.size, key),
+            _permute(position, people.size, people.side, key),
+        )
     return index.astype(jnp.int32)
 
 
-def _shuffle(position: Array, size: np.ndarray, key: Array) -> Array:
+def uniform(seed: int | Array, round: Array | int, clients: Array) -> Array:
+    """A number in [0, 1) for each client: does it answer in this round?"""
+    key = _key(seed, round, clients, np.uint32(0xFFFFFFFF))  # no pass over rows has this number
+    return (key >> 8).astype(jnp.float32) * np.float32(2**-24)
+
+
+def _key(seed: int | Array, *rest: Any) -> Array:
+    """All of it mixed into 32 bits."""
+    low, high = jnp.asarray(words(seed) if isinstance(seed, int) else seed)
+    key = low
+    for word in (high, *rest):
+        key = _mix(key ^ _mix(jnp.asarray(word).astype(jnp.uint32) + jnp.uint32(0x9E3779B9)))
+    return key
+
+
+def _shuffle(position: Array, size: Any, key: Array) -> Array:
     """The same for a handful of rows: the order of as many random numbers."""
     row = np.arange(HANDFUL, dtype=np.uint32)
     draws = _mix(_mix(key[..., None] ^ _mix(jnp.asarray(row) + jnp.uint32(0x27D4EB2F))) + row)
@@ -71,9 +115,8 @@ def _shuffle(position: Array, size: np.ndarray, key: Array) -> Array:
     ].astype(jnp.uint32)
 
 
-def _permute(position: Array, size: np.ndarray, key: Array) -> Array:
+def _permute(position: Array, size: Any, a: Any, key: Array) -> Array:
     """Image of `position` under the permutation of range(size) that `key` names."""
-    a = np.ceil(np.sqrt(size.astype(float))).astype(np.uint32)
     b = (size + a - np.uint32(1)) // a
 
     def once(value: Array) -> Array:

@@ -93,7 +93,8 @@ class _Shared:
             each.clients.sizes for each in (self._first, job) if isinstance(each.clients, Rows)
         ]
         plain = all(entry.kind == "loss" for entry in job.config.problem.constraint)
-        alike = len(set(sizes)) <= 1 and plain and job.config.run.runtime == "fused"
+        seedless = not job.config.algorithm.cohort and job.config.run.runtime == "fused"
+        alike = len(set(sizes)) <= 1 and plain and seedless
         return job.dataset is self._first.dataset and one == other and alike
 
 

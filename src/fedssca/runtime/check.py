@@ -17,6 +17,16 @@ def check_fit(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -
     batch = algorithm.batch
     if batch < 1:
         raise UserError(f"batch = {batch}: it must be at least 1")
+    if algorithm.cohort is not None:
+        if not isinstance(clients, Rows):
+            raise UserError(
+                "cohort: parties that hold columns are needed in every round, leave it out"
+            )
+        if algorithm.cohort.clients != clients.count:
+            raise UserError(
+                f"the cohort is drawn from {algorithm.cohort.clients} clients, "
+                f"but {clients.count} hold data"
+            )
     if isinstance(clients, Rows):
         least = min(clients.sizes)
         if batch > least:

@@ -2,16 +2,17 @@
 
 Where the message is a sum over samples, the batches of all clients are joined (every sample carries
 its weight N_i / (B N)), which gives the same sum; large ones go through the products tile by tile,
-so that images stay bytes until they are near the processor. Where clients take local steps, small
-ones run side by side and large ones one after another. Parties that hold columns are joined into
-their centralised form, which has the same message. `runtime.local` is the twin that moves real
-messages; tests hold the two together.
+so that images stay bytes until they are near the processor. Where clients take local steps they go
+one after another: a client's parameters stay in the cache, which batching all clients' products
+would lose. Parties that hold columns are joined into their centralised form, which has the same
+message. `runtime.local` is the twin that moves real messages; tests hold the two together.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +24,12 @@ from fedssca.data.split import Columns, Rows
 from fedssca.loop import one_round
 from fedssca.problem import Array, Batch, Problem
 from fedssca.runtime.check import check_fit
-from fedssca.sampling import batch_indices, words
+from fedssca.sampling import Population, batch_indices, words
 
 __all__ = ["Fused"]
 
 TILE = 12_000
 """Rows that go through one product together."""
-SMALL = 64
-"""Local batches up to this many rows: the clients' products are batched."""
 
 
 class Fused:
@@ -45,10 +44,13 @@ class Fused:
     ) -> None:
         check_fit(problem, clients, algorithm)
         self._columns = {name: jnp.asarray(column) for name, column in clients.columns.items()}
+        self._table = _table(clients)
         self._seed = words(seed)
+        people = Population.of(self._table["size"])
 
-        def advance(columns: Batch, seed: Array, state: State, until: Array) -> State:
-            parties = _Joined(problem, clients, algorithm, seed, columns)
+        def advance(columns: Batch, table: Batch, seed: Array, state: State, until: Array) -> State:
+            there = people._replace(size=table["size"][:, None], side=table["side"][:, None])
+            parties = _Joined(problem, algorithm, seed, columns, there, table)
             return jax.lax.while_loop(
                 lambda s: s.round < until, lambda s: one_round(algorithm, parties, s), state
             )
@@ -64,7 +66,21 @@ class Fused:
 
     def advance(self, state: State, until: int) -> State:
         """Rounds until `until` updates are done."""
-        return self._advance(self._columns, self._seed, state, until)
+        return self._advance(self._columns, self._table, self._seed, state, until)
+
+
+def _table(clients: Rows | Columns) -> dict[str, np.ndarray]:
+    """Of each client: rows, where they begin, their share; parties with columns are one.
+
+    An argument of the program and not part of it, or a million clients would be compiled.
+    """
+    sizes = np.asarray(clients.sizes if isinstance(clients, Rows) else (clients.total,))
+    return {
+        "size": sizes.astype(np.uint32),
+        "side": Population.of(sizes).side[:, 0],
+        "offset": np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32),
+        "share": sizes / sizes.sum(),
+    }
 
 
 class _Joined:
@@ -76,42 +92,47 @@ class _Joined:
     def __init__(
         self,
         problem: Problem,
-        clients: Rows | Columns,
         algorithm: Algorithm,
         seed: Array,
         columns: Batch,
+        people: Population,
+        table: Batch,
     ) -> None:
         self._problem, self._algorithm, self._seed = problem, algorithm, seed
-        self._columns = columns
-        sizes = clients.sizes if isinstance(clients, Rows) else (clients.total,)
-        self._sizes = np.asarray(sizes)
-        self._offsets = np.concatenate([[0], np.cumsum(self._sizes)[:-1]]).astype(np.int32)
+        self._columns, self._people, self._table = columns, people, table
 
     def call(self, phase: str, request: Request) -> Sequence[Message]:
-        """The batches of round t, joined (or side by side for local steps)."""
+        """The batches of round t, joined (or client by client for local steps)."""
         del phase
-        algorithm, numbers = self._algorithm, np.arange(len(self._sizes), dtype=np.int32)
+        algorithm, people = self._algorithm, self._people
+        offset, share = self._table["offset"], self._table["share"].astype(request.w.dtype)
+        numbers, answers = jnp.arange(len(offset)), jnp.ones(len(offset), bool)
+        if request.turnout:
+            numbers, answers = request.turnout
+            people, offset, share = people.take(numbers), offset[numbers], share[numbers]
         index = batch_indices(
-            self._seed, request.round, numbers, self._sizes, algorithm.batch, algorithm.steps
+            self._seed, request.round, numbers, people, algorithm.batch, algorithm.steps
         )
-        weights = self._sizes / (algorithm.batch * self._sizes.sum())
         drawn: Batch = {
-            "row": index + self._offsets[:, None],
+            "row": index + offset[:, None],
             "client": jnp.broadcast_to(numbers[:, None], index.shape),
-            "weight": jnp.broadcast_to(jnp.asarray(weights, request.w.dtype)[:, None], index.shape),
+            "weight": jnp.broadcast_to(share[:, None] / algorithm.batch, index.shape),
         }
+        asked = request._replace(turnout=())
 
         def reply(drawn: Batch) -> Message:
             batch = {name: column[drawn["row"]] for name, column in self._columns.items()}
             extra = {"client": drawn["client"], "weight": drawn["weight"]}
-            return algorithm.reply(self._problem.terms, request, batch | extra)
+            return algorithm.reply(self._problem.terms, asked, batch | extra)
+
+        def answer(one: tuple[Array, Batch]) -> Message:
+            return jax.tree.map(lambda leaf: jnp.where(one[0], leaf, 0), reply(one[1]))
 
         if algorithm.pooled:
+            drawn["weight"] = jnp.where(answers[:, None], drawn["weight"], 0)
             drawn = jax.tree.map(jnp.ravel, drawn)
             return [_one_by_one(reply, _tiles(drawn)) if index.size > TILE else reply(drawn)]
-        if algorithm.batch <= SMALL:
-            return [jax.tree.map(lambda leaf: leaf.sum(0), jax.vmap(reply)(drawn))]
-        return [_one_by_one(reply, drawn)]
+        return [_one_by_one(answer, (answers, drawn))]
 
 
 def _tiles(drawn: Batch) -> Batch:
@@ -124,7 +145,7 @@ def _tiles(drawn: Batch) -> Batch:
     )
 
 
-def _one_by_one(reply: Callable[[Batch], Message], parts: Batch) -> Message:
+def _one_by_one(reply: Callable[[Any], Message], parts: Any) -> Message:
     """The sum of the replies to the parts, with one of them in memory at a time."""
     first = jax.tree.map(lambda leaf: leaf[0], parts)
     zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(reply, first))

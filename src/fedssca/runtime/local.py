@@ -6,7 +6,7 @@ mechanisms and byte counts see what they would see between machines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -70,11 +70,11 @@ class Local:
         """Ask every client, deliver what goes to peers, return what goes to the server."""
         to_server = []
         letters: list[tuple[int, int, Any]] = []
-        for client in self._clients:
-            asked = self._address(client.number, request)
+        for number, answers in self._turnout(request):
+            client, asked = self._clients[number], self._address(number, request)
             if phase == self.phases[0]:
                 self.bytes_down += _size(asked)
-            for recipient, payload in client.handle(phase, asked).items():
+            for recipient, payload in client.handle(phase, asked).items() if answers else ():
                 if recipient == SERVER:
                     self.bytes_up += _size(payload)
                     to_server.append(payload)
@@ -83,13 +83,19 @@ class Local:
                     letters.append((client.number, recipient, payload))
         for sender, recipient, payload in letters:
             self._clients[recipient].receive(sender, payload)
-        return to_server
+        return to_server or [self._clients[0].silence(request)]
+
+    def _turnout(self, request: Request) -> Iterable[tuple[int, bool]]:
+        """Who is asked, and whether he answers."""
+        if not request.turnout:
+            return ((number, True) for number in range(len(self._clients)))
+        return zip(*(np.asarray(part).tolist() for part in request.turnout), strict=True)
 
     def _address(self, number: int, request: Request) -> Any:
         """What the server sends to one client: all of w, or a party's own block and the batch."""
         split = self._problem.vertical
         if isinstance(self._clients[number], RowClient) or split is None:
-            return request
+            return request._replace(turnout=())
         index = self._indices(request.round)
         asked = {"round": request.round, "w": request.w[split.blocks[number + 1]], "indices": index}
         return asked | {"w0": request.w[split.blocks[0]], "weights": request.weights}

@@ -1,0 +1,50 @@
+"""Partial participation, a combinator: each round a cohort of S of the I clients is asked.
+
+The cohort of round t is drawn without replacement, a function of (seed, t). Each of its members may
+stay silent, with probability `dropout`. The sum of the A messages that arrive, times I / A, has the
+sum of all clients' messages as its expectation, so the method underneath notices nothing but noise.
+A round in which nobody answers changes nothing.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.algorithm import Algorithm, Cohort, Message, Request, State, Turnout
+from fedssca.errors import UserError
+from fedssca.problem import Array
+from fedssca.sampling import batch_indices, uniform
+
+__all__ = ["participation"]
+
+SERVER = np.array([-1], np.int32)
+"""Whose draw it is: no client has this number."""
+
+
+def participation(
+    algorithm: Algorithm, *, clients: int, cohort: int, seed: int = 0, dropout: float = 0.0
+) -> Algorithm:
+    """`algorithm` with `cohort` of `clients` asked a round; the rest of it stays as it is."""
+    if not 1 <= cohort <= clients:
+        raise UserError(f"cohort = {cohort}: it must lie between 1 and the {clients} clients")
+    if not 0 <= dropout < 1:
+        raise UserError(f"dropout = {dropout}: it must lie in [0, 1)")
+
+    def turnout(t: Array) -> Turnout:
+        (asked,) = batch_indices(seed, t, SERVER, np.array([clients]), cohort)
+        return Turnout(asked, uniform(seed, t, asked) >= dropout)
+
+    def request(state: State) -> Request:
+        asked = algorithm.request(state)
+        return asked._replace(turnout=turnout(asked.round))
+
+    def update(state: State, total: Message) -> State:
+        answered = turnout(algorithm.request(state).round).answers.sum()
+        scale = (clients / jnp.maximum(answered, 1)).astype(state.w.dtype)
+        after = algorithm.update(state, jax.tree.map(lambda leaf: leaf * scale, total))
+        idle = state._replace(round=state.round + 1)
+        return jax.tree.map(lambda new, old: jnp.where(answered > 0, new, old), after, idle)
+
+    return algorithm._replace(request=request, update=update, cohort=Cohort(cohort, clients))
