@@ -99,7 +99,7 @@ def test_settings_reach_the_run_and_nothing_else_changes(method: str) -> None:
     made = settled(config, trial)
     assert made.algorithm.name == method
     assert made.algorithm.probes == 0
-    assert made.algorithm.local_steps == (2 if method in ("sgd", "momentum") else 1)
+    assert made.algorithm.local_steps == (2 if method in ("ssca", "sgd", "momentum") else 1)
     for key, value in trial.settings.items():
         place: Any = made
         for name in key.split("."):

@@ -15,12 +15,13 @@ all gradients that the clients took, and b(t) is where it leads the statistic to
 
 With E = 1 it is Algorithm 1 (with constraints: `steered_ssca`), ghat being the batch gradient. As
 gamma(t) -> 0 the clients' ways shrink to the point w(t) and ghat tends to a batch gradient there,
-which is what the theorems ask of a surrogate: unlike a fixed local rate, no drift is left.
+which is what the theorems ask of a surrogate: unlike a fixed local rate, no drift is left. A `warm`
+rho (1/t while that is more) counts local steps, not rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -97,17 +98,19 @@ def local_ssca(
         mix = jnp.concatenate([jnp.ones(1, state.w.dtype), nu]) / (1 + nu.sum())
         return Request(state.round + 1, state.w, mix, state.memory.average)
 
-    def rule(asked: Request) -> Rule:
-        kind, a = asked.w.dtype, asked.weights
+    def rule(asked: Request) -> Callable[[Array], Rule]:
+        """The numbers of local step k = 0..E-1."""
+        kind, a, t = asked.w.dtype, asked.weights, asked.round
         tau, known = a @ jnp.asarray(taus, kind), a @ jnp.asarray(problem.known, kind)
         linear = jnp.zeros_like(known) if keep else known
-        t = asked.round
-        return Rule(
-            rho(t).astype(kind),
-            gamma(t).astype(kind),
-            2 * (linear - tau),
-            2 * (tau + known - linear),
-        )
+        now, gamma_t = rho._replace(warm=False)(t), gamma(t).astype(kind)
+
+        def at(k: Array) -> Rule:
+            mean = 1 / ((t - 1) * steps + k + 1)
+            share = jnp.maximum(now, mean) if rho.warm else now
+            return Rule(share.astype(kind), gamma_t, 2 * (linear - tau), 2 * (tau + known - linear))
+
+        return at
 
     def reply(terms: Terms, asked: Request, data: Batch) -> Message:
         kind = asked.w.dtype
@@ -118,12 +121,15 @@ def local_ssca(
             means = terms(w, local).astype(kind) @ local["weight"].astype(kind)
             return mix @ means / share, means
 
-        def step(at: tuple[Array, Array], local: Batch) -> tuple[tuple[Array, Array], Array]:
-            slope, means = jax.grad(lagrangian, has_aux=True)(at[0], local)
-            return now.step(*at, slope), means[valued]
+        def step(
+            at: tuple[Array, Array], local: tuple[Array, Batch]
+        ) -> tuple[tuple[Array, Array], Array]:
+            slope, means = jax.grad(lagrangian, has_aux=True)(at[0], local[1])
+            return now(local[0]).step(*at, slope), means[valued]
 
         local = jax.tree.map(lambda leaf: leaf.reshape(steps, -1, *leaf.shape[1:]), data)
-        (w, _), values = jax.lax.scan(step, (asked.w, asked.average), local)
+        begin = asked.w, asked.average
+        (w, _), values = jax.lax.scan(step, begin, (jnp.arange(steps), local))
         return Message(values.mean(0), {"change": share * (w - asked.w)})
 
     def update(state: State, total: Message) -> State:
@@ -146,11 +152,11 @@ def local_ssca(
     return Algorithm("ssca", batch, steps, init, request, reply, update)
 
 
-def _way(rule: Rule, steps: int) -> tuple[Any, Any]:
+def _way(rule: Callable[[Array], Rule], steps: int) -> tuple[Any, Any]:
     """Where `steps` steps with one gradient lead, w and b each as a mixture of (w, b, ghat)."""
-    at = jnp.asarray(np.eye(3), rule.rho.dtype)
+    at = jnp.asarray(np.eye(3), rule(jnp.zeros((), int)).rho.dtype)
 
-    def again(_: int, now: tuple[Array, Array]) -> tuple[Array, Array]:
-        return rule.step(*now, at[2])
+    def again(k: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        return rule(k).step(*now, at[2])
 
     return jax.lax.fori_loop(0, steps, again, (at[0], at[1]))

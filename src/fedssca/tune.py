@@ -90,6 +90,8 @@ SPACES: dict[str, tuple[Range, ...]] = {
 }
 METHODS = tuple(SPACES)
 UNCONSTRAINED = ("sgd", "momentum")
+STEPPING = ("ssca", *UNCONSTRAINED)
+"""Methods that can take local steps."""
 RIVALS = ("primal-dual", "augmented", "penalty", "switching")
 
 
@@ -229,7 +231,7 @@ def settled(config: Config, trial: Trial) -> Config:
         algorithm = dataclasses.replace(algorithm, rho=None, gamma=None, tau=None)
     if method in RIVALS:
         algorithm = dataclasses.replace(algorithm, rate=Step(1.0, cool=0.8), dual_rate=Step(1.0))
-    if method not in UNCONSTRAINED:
+    if method not in STEPPING:
         algorithm = dataclasses.replace(algorithm, local_steps=1)
     given = [f"{key}={value!r}" for key, value in trial.settings.items()]
     return parse(render(dataclasses.replace(config, algorithm=algorithm)), given)
