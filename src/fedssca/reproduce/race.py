@@ -10,13 +10,14 @@ A point has three coordinates, and they mean the same to every method:
 
     step     how far a local step moves, per unit of a gradient that stays: 0.03 to 10 (log)
     decay    in round t the step is divided by t^decay: 0 to 0.5 (even)
-    memory   the share of the old direction that a step keeps: 0 to 0.97 (log in 1 - memory)
+    memory   the share of the old direction that a step keeps: 0 to 0.9 (even)
 
     sgd        rate = step; there is no memory
     momentum   momentum = memory. It begins each round at rest, so that step j of a round moves
                rate (1 - memory^j) / (1 - memory): rate is such that the mean over the E steps is
                `step`. With E = 1 this is sgd, and is trained once for both
-    ssca       rho = 1 - memory (1/t while that is more), gamma = 0.01. Its recursion, without l2,
+    ssca       rho = 1 - memory, gamma = 0.01. With one step a round rho is 1/t while that is more;
+               with local steps the first round begins at rest, as momentum does. Without l2 it
                is v <- (1 - rho) (1 - gamma) v + rho g / (2 tau), w <- w - gamma v: a gradient that
                stays moves it by gamma / (2 tau) rho / (rho + gamma - rho gamma), and tau is such
                that this is `step`
@@ -24,8 +25,8 @@ A point has three coordinates, and they mean the same to every method:
 Thus all search the same steps and decays, and those with memory the same memories: no range favours
 anyone. In ssca gamma and tau count by gamma / (2 tau), and gamma adds to the forgetting. It is
 small so that rho alone decides the memory, and so that the step is `step` from the first round on,
-while rho is 1/t, until gamma has decayed: with gamma = 0.1 and memory 0.95 the first steps would be
-three times as long, and local steps would go astray.
+while rho is 1/t, until gamma has decayed: with gamma = 0.1 and memory 0.9 the first steps would be
+twice as long.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ TARGETS = (0.90, 0.92, 0.95, 0.97)
 POINT = (
     Range("step", 0.03, 10.0),
     Range("decay", 0.0, 0.5, "even"),
-    Range("memory", 0.0, 0.97, "rest"),
+    Range("memory", 0.0, 0.9, "even"),
 )
 GAMMA = 0.01
 
@@ -215,7 +216,7 @@ def settings(entry: Entry, point: dict[str, float]) -> tuple[str, ...]:
         tau = GAMMA / (2 * step) * rho / (rho + GAMMA - rho * GAMMA)
         chosen: dict[str, Any] = {
             "name": "ssca",
-            "rho": f"{{a = {rho:.3g}, warm = true}}",
+            "rho": f"{{a = {rho:.3g}, warm = {str(entry.steps == 1).lower()}}}",
             "gamma": f"{{a = {GAMMA}, alpha = {decay}}}",
             "tau": f"{tau:.3g}",
         }

@@ -29,6 +29,8 @@ __all__ = ["reproduce_into"]
 Row = dict[str, Any]
 MOST_JOBS = 8
 """Processes by default, at most: each needs about 1 GB with full MNIST."""
+RACE_RUNS = 5
+"""Runs of each tuned winner, at most."""
 
 
 def reproduce_into(
@@ -98,7 +100,9 @@ def reproduce_into(
     races: list[Row] = []
     for split, curves in families(panels).items() if trials else ():
         with _racing(console, split) as progress:
-            outcomes = race_family(curves, store.folder, trials, runs, crew, progress)
+            outcomes = race_family(
+                curves, store.folder, trials, min(runs, RACE_RUNS), crew, progress
+            )
         command = f"fedssca reproduce {' '.join(names)} {options}"
         origin = Origin(command, list(range(runs)), versions(), store.code)
         races.append(write_race(out, split, outcomes, origin))

@@ -77,21 +77,19 @@ def opinion(outcomes: Sequence[Outcome]) -> Opinion:
     """A judge of statements for tuned methods; None where a statement is not about speed."""
     found = {(o.entry.method, o.entry.batch, o.entry.steps, o.target): o for o in outcomes}
 
-    def rounds(curve: Curve, target: float) -> float | None:
-        """Rounds needed, infinite if not all runs got there; None: the curve was not raced."""
+    def raced(curve: Curve, target: float) -> Outcome | None:
+        """How the curve's method did; None: it was not raced."""
         chosen = curve.config.algorithm
-        o = found.get((chosen.name, chosen.batch, chosen.local_steps, target))
-        if o is None or curve.config.problem.constraint:
-            return None
-        return o.mean if o.sure else math.inf
+        limited = bool(curve.config.problem.constraint)
+        key = (chosen.name, chosen.batch, chosen.local_steps, target)
+        return None if limited else found.get(key)
 
     def again(statement: Statement, curves: Mapping[str, Measured]) -> Finding | None:
         won: list[str] = []
         lost: list[str] = []
         for quick, slow in _pairs(statement, {n: m.curve for n, m in curves.items()}):
-            times = [(t, rounds(quick, t), rounds(slow, t)) for t in TARGETS]
-            both = [(t, a, b) for t, a, b in times if a is not None and b is not None]
-            seen = [(t, a, b) for t, a, b in both if min(a, b) < math.inf]
+            both = [(t, raced(quick, t), raced(slow, t)) for t in TARGETS]
+            seen = [(t, *pair) for t, a, b in both if a and b and (pair := _times(a, b))]
             if not seen:
                 return None
             line = f"{quick.label} / {slow.label}: " + ", ".join(
@@ -104,6 +102,17 @@ def opinion(outcomes: Sequence[Outcome]) -> Opinion:
         return Finding(not lost, summary, (*lost, *won))
 
     return again
+
+
+def _times(one: Outcome, two: Outcome) -> tuple[float, float] | None:
+    """Rounds that two methods needed, infinite where not every run got there.
+
+    None where that tells nothing: neither did, or the one that did took longer than the other was
+    tried for.
+    """
+    a, b = (o.mean if o.sure else math.inf for o in (one, two))
+    known = [o.entry.rounds for o, rounds in ((one, a), (two, b)) if rounds == math.inf]
+    return None if min(a, b) == math.inf or any(min(a, b) > tried for tried in known) else (a, b)
 
 
 def _pairs(statement: Statement, curves: Mapping[str, Curve]) -> Iterator[tuple[Curve, Curve]]:
