@@ -18,8 +18,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from fedssca.bench.command import bench
 from fedssca.config import Config, nearest, parse, read
 from fedssca.errors import UserError
+from fedssca.reproduce.command import reproduce
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -235,6 +237,12 @@ def tune(
         print(json.dumps(found))
     elif not quiet:
         print_search(found)
+
+
+app.command(epilog="Example: fedssca reproduce fig1a fig1b --runs 10")(reproduce)
+
+
+app.command(epilog="Example: fedssca bench --only limit --json")(bench)
 
 
 @data_app.command("get", epilog="Example: fedssca data get mnist")
