@@ -83,7 +83,9 @@ class Local:
                     letters.append((client.number, recipient, payload))
         for sender, recipient, payload in letters:
             self._clients[recipient].receive(sender, payload)
-        return to_server or [self._clients[0].silence(request)]
+        if request.turnout and not to_server:
+            return [self._clients[0].silence(request)]
+        return to_server
 
     def _turnout(self, request: Request) -> Iterable[tuple[int, bool]]:
         """Who is asked, and whether he answers."""
