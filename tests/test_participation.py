@@ -112,6 +112,7 @@ def test_all_in_the_cohort_is_everybody(problem: Any, columns: Any) -> None:
 
 def test_many_clients_learn_from_a_few_a_round() -> None:
     text = "[data]\nclients = 100\n[model]\nhidden = 16\n[algorithm]\nbatch = 10\nrounds = 150\n"
+    text += "name = 'sgd'\n"
     extra = ["algorithm.cohort=10", "algorithm.dropout=0.2", "run.evaluate_every=75"]
     result = train(build(parse(text, extra)))
     assert result.final["test_accuracy"] > 0.85
