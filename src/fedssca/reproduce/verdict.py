@@ -124,7 +124,7 @@ def fewest(
 ) -> Finding:
     """At each B x E in `at`, no curve of equal B x E reaches the accuracy in fewer rounds.
 
-    `beaten`: the opposite, some curve does.
+    `beaten`: the opposite, some curve does. An accuracy that none of them reaches does not count.
     """
     details, good, cases = [], 0, 0
     for target in targets:
@@ -137,14 +137,15 @@ def fewest(
             own = min(rounds[name] for name in rounds if found[name].curve.group == group)
             others = {n: r for n, r in rounds.items() if found[n].curve.group != group}
             rival = min(others, key=lambda name: others[name])
-            best = own <= others[rival] and np.isfinite(own)
-            cases, good = cases + 1, good + (bool(best) != beaten)
+            if np.isfinite(min(own, others[rival])):  # or else it says nothing about either
+                cases, good = cases + 1, good + (bool(own <= others[rival]) != beaten)
             details.append(
                 f"{target:.0%} at B×E = {work}: {group} {_rounds(own)}, "
                 f"best other {_rounds(others[rival])} ({rival})"
             )
     wanted = "beaten" if beaten else "the fewest rounds"
-    return Finding(good == cases, f"{wanted} in {good} of {cases} cases: " + "; ".join(details), ())
+    summary = f"{wanted} in {good} of {cases} cases: " + "; ".join(details)
+    return Finding(0 < good == cases, summary)
 
 
 def falls(found: Found, series: str) -> Finding:
