@@ -28,21 +28,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.algorithm import Algorithm, Message, Request, State, start
-from fedssca.dual import Course, steer
+from fedssca.algorithm import Algorithm, Message, Request, State
+from fedssca.dual import steer
 from fedssca.errors import UserError
 from fedssca.problem import Array, Batch, Problem, Terms
 from fedssca.schedule import Schedule, warn_broken
+from fedssca.steered import Memory, mixture, opened
 from fedssca.surrogate import per_term
 
 __all__ = ["local_ssca"]
-
-
-class Memory(NamedTuple):
-    """The averaged statistic, and where the constraints are heading."""
-
-    average: Array
-    course: Course
 
 
 class Rule(NamedTuple):
@@ -81,22 +75,14 @@ def local_ssca(
     """
     if steps < 1:
         raise UserError(f"local_steps = {steps}: it must be at least 1")
-    if len(opening) != problem.constraints or not all(nu > 0 for nu in opening):
-        raise UserError(f"opening = {list(opening)}: give a positive number for each constraint")
     taus = per_term(problem, tau) * problem.combine.any(axis=1)
     keep = exact or problem.constraints > 0
     combine, valued = problem.combine, problem.valued
     course = steer(problem, rounds, penalty=penalty)
     warn_broken(rho, gamma)
 
-    def init(w: Array) -> State:
-        first = course.init(w)._replace(log_multiplier=jnp.log(jnp.asarray(opening, w.dtype)))
-        return start(problem, w, Memory(jnp.zeros_like(w), first))
-
     def request(state: State) -> Request:
-        nu = jnp.exp(state.memory.course.log_multiplier)
-        mix = jnp.concatenate([jnp.ones(1, state.w.dtype), nu]) / (1 + nu.sum())
-        return Request(state.round + 1, state.w, mix, state.memory.average)
+        return Request(state.round + 1, state.w, mixture(state), state.memory.average)
 
     def rule(asked: Request) -> Callable[[Array], Rule]:
         """The numbers of local step k = 0..E-1."""
@@ -149,6 +135,7 @@ def local_ssca(
             multipliers=asked.weights[1:] / asked.weights[0],
         )
 
+    init = opened(problem, course, opening)
     return Algorithm("ssca", batch, steps, init, request, reply, update)
 
 

@@ -13,20 +13,20 @@ which is Algorithm 1 (or 3) for the Lagrangian; then the values move the multipl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fedssca.algorithm import Algorithm, Message, Request, State, start
-from fedssca.dual import Course, steer
+from fedssca.dual import Course, Steering, steer
 from fedssca.errors import UserError
 from fedssca.problem import Array, Batch, Problem, Terms
 from fedssca.schedule import Schedule, warn_broken
 from fedssca.surrogate import per_term
 
-__all__ = ["steered_ssca"]
+__all__ = ["Memory", "mixture", "opened", "steered_ssca"]
 
 
 class Memory(NamedTuple):
@@ -34,6 +34,26 @@ class Memory(NamedTuple):
 
     average: Array
     course: Course
+
+
+def opened(
+    problem: Problem, course: Steering, opening: Sequence[float]
+) -> Callable[[Array], State]:
+    """`init` of a steered method: nothing averaged yet, the multipliers as `opening` says."""
+    if len(opening) != problem.constraints or not all(nu > 0 for nu in opening):
+        raise UserError(f"opening = {list(opening)}: give a positive number for each constraint")
+
+    def init(w: Array) -> State:
+        first = course.init(w)._replace(log_multiplier=jnp.log(jnp.asarray(opening, w.dtype)))
+        return start(problem, w, Memory(jnp.zeros_like(w), first))
+
+    return init
+
+
+def mixture(state: State) -> Array:
+    """The weights a = (1, nu) / (1 + sum nu) of F_0..F_M in the Lagrangian."""
+    nu = jnp.exp(state.memory.course.log_multiplier)
+    return jnp.concatenate([jnp.ones(1, nu.dtype), nu]) / (1 + nu.sum())
 
 
 def steered_ssca(
@@ -52,20 +72,12 @@ def steered_ssca(
     `opening` are the first multipliers, `penalty` bounds them, `rounds` is T.
     """
     taus = per_term(problem, tau)
-    if len(opening) != problem.constraints or not all(nu > 0 for nu in opening):
-        raise UserError(f"opening = {list(opening)}: give a positive number for each constraint")
     warn_broken(rho, gamma)
     course = steer(problem, rounds, penalty=penalty)
     combine, valued = problem.combine, problem.valued
 
-    def init(w: Array) -> State:
-        first = course.init(w)._replace(log_multiplier=jnp.log(jnp.asarray(opening, w.dtype)))
-        return start(problem, w, Memory(jnp.zeros_like(w), first))
-
     def request(state: State) -> Request:
-        nu = jnp.exp(state.memory.course.log_multiplier)
-        weights = jnp.concatenate([jnp.ones(1, nu.dtype), nu]) / (1 + nu.sum())
-        return Request(state.round + 1, state.w, weights)
+        return Request(state.round + 1, state.w, mixture(state))
 
     def reply(terms: Terms, asked: Request, data: Batch) -> Message:
         share = data["weight"].astype(asked.w.dtype)
@@ -94,4 +106,5 @@ def steered_ssca(
             multipliers=a[1:] / a[0],
         )
 
+    init = opened(problem, course, opening)
     return Algorithm("ssca", batch, 1, init, request, reply, update)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,6 +20,7 @@ from fedssca.config import Config
 from fedssca.data import Dataset, Rows
 from fedssca.errors import UserError
 from fedssca.metrics import Evaluator, evaluator
+from fedssca.processes import cores
 from fedssca.runner import train
 from fedssca.runtime.fused import Fused
 from fedssca.simulate import Result
@@ -57,18 +57,12 @@ def train_together(
             return train(job, evaluate_at=evaluate_at, on_row=show, **shared.parts(job))
 
     yield one(0)
-    with ThreadPoolExecutor(threads or _cores()) as pool:
+    with ThreadPoolExecutor(threads or len(cores())) as pool:
         yield from pool.map(one, range(1, len(configs)))
 
 
 def _precision(config: Config) -> Any:
     return jax.enable_x64(config.run.precision == "float64")
-
-
-def _cores() -> int:
-    """How many processor cores this process may use."""
-    allowed = getattr(os, "sched_getaffinity", None)
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 class _Shared:

@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
+
+from fedssca.processes import ignoring_ctrl_c
 
 __all__ = ["Outcome", "last_line", "run_child"]
 
@@ -50,7 +51,7 @@ def run_child(
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            with _undisturbed():
+            with ignoring_ctrl_c():  # a second one waits until the descendants are gone
                 _end(process, mark)
         return Outcome(code, _text(out), _text(err), time.perf_counter() - begun)
 
@@ -89,19 +90,6 @@ def _living(group: int, mark: str) -> list[int]:
             if state != "Z" and (int(own) == group or wanted in (entry / "environ").read_bytes()):
                 found.append(int(entry.name))
     return found
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """A second Ctrl-C waits until the descendants are gone."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _text(file: IO[bytes]) -> str:

@@ -7,9 +7,6 @@ import json
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fedssca.errors import UserError
+from fedssca.processes import on_signal
 
 __all__ = ["bench"]
 
@@ -43,7 +41,7 @@ def bench(
         raise UserError(f"--only {only}: {nearest(only, SECTIONS)}")
     console = Console(stderr=True, quiet=quiet or as_json)
     try:
-        with _terminable(), console.status("preparing") as status:
+        with on_signal(signal.SIGTERM, _stop), console.status("preparing") as status:
             found = measure_all(
                 (only,) if only else SECTIONS,
                 venvs,
@@ -105,18 +103,6 @@ def measure_all(
     return found
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
+def _stop(*_: object) -> None:
     """A polite request to end (SIGTERM) cleans up as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    raise KeyboardInterrupt

@@ -31,6 +31,7 @@ from fedssca.config import Algorithm, Config, parse, render
 from fedssca.data import Dataset, Rows
 from fedssca.errors import UserError
 from fedssca.metrics import Evaluator, evaluator, traffic
+from fedssca.processes import cores
 from fedssca.reproduce.cache import Cache, fingerprint
 from fedssca.tune import hold_out
 
@@ -220,7 +221,7 @@ def _settle(numbers: Any, jobs: int) -> None:
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     number = numbers.get()
     if hasattr(os, "sched_setaffinity"):
-        every = sorted(os.sched_getaffinity(0))
+        every = cores()
         os.sched_setaffinity(0, every[number % len(every) :: jobs])
 
 

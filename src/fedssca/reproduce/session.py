@@ -13,6 +13,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from fedssca.errors import UserError
+from fedssca.processes import cores
 from fedssca.record import versions
 from fedssca.reproduce.cache import Cache, fingerprint
 from fedssca.reproduce.experiment import Experiment, known, read
@@ -22,7 +23,7 @@ from fedssca.reproduce.plan import Item, keys, located, plan
 from fedssca.reproduce.race_run import Progress
 from fedssca.reproduce.tuned import families, opinion, race_family, write_race
 from fedssca.reproduce.verdict import Opinion
-from fedssca.reproduce.workers import cores, work_off
+from fedssca.reproduce.workers import work_off
 
 __all__ = ["reproduce_into"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,22 +13,16 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from fedssca.errors import UserError
+from fedssca.processes import cores, ignoring_ctrl_c
 from fedssca.reproduce.cache import Cache
 from fedssca.reproduce.plan import Item
 
-__all__ = ["cores", "work_off"]
+__all__ = ["work_off"]
 
 Seen = Callable[[Item, float], None]
 """Hears which share of an item is done."""
 Done = Callable[[Item], None]
 """Hears that an item's runs are stored."""
-
-
-def cores() -> list[int]:
-    """The processor cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 def work_off(items: Sequence[Item], cache: Cache, jobs: int, seen: Seen, done: Done) -> None:
@@ -62,7 +55,7 @@ class _Worker:
         self.pipe, far = context.Pipe()
         self.item: Item | None = None
         self._process = context.Process(target=_serve, args=(far, cache), daemon=True)
-        with _pinned(number, count), _deaf():
+        with _pinned(number, count), ignoring_ctrl_c():  # not even while it starts
             self._process.start()
         far.close()
 
@@ -149,16 +142,3 @@ def _pinned(number: int, count: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, every)
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """A process started in here does not hear Ctrl-C, not even while it starts."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
