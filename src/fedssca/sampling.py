@@ -119,21 +119,37 @@ def _permute(position: Array, size: Any, a: Any, key: Array) -> Array:
     """Image of `position` under the permutation of range(size) that `key` names."""
     b = (size + a - np.uint32(1)) // a
 
-    def once(value: Array) -> Array:
-        left, right = value // b, value % b
+    def outside(at: tuple[Array, Array]) -> Array:
+        return at[0] * b + at[1] >= size
+
+    def once(at: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, right = at
         for r in range(ROUNDS):
             salt = _mix(key + jnp.uint32((0x85EBCA6B * (r + 1)) & 0xFFFFFFFF))
             if r % 2 == 0:
-                left = (left + _mix(right ^ salt) % a) % a
+                left = _shift(left, _mix(right ^ salt), a)
             else:
-                right = (right + _mix(left ^ salt) % b) % b
-        return left * b + right
+                right = _shift(right, _mix(left ^ salt), b)
+        return left, right
 
-    return jax.lax.while_loop(
-        lambda value: jnp.any(value >= size),
-        lambda value: jnp.where(value >= size, once(value), value),
-        once(position),
+    def walk(at: tuple[Array, Array]) -> tuple[Array, Array]:
+        stray, after = outside(at), once(at)
+        return jnp.where(stray, after[0], at[0]), jnp.where(stray, after[1], at[1])
+
+    left, right = jax.lax.while_loop(
+        lambda at: jnp.any(outside(at)), walk, once((position // b, position % b))
     )
+    return left * b + right
+
+
+def _shift(value: Array, draw: Array, modulus: Any) -> Array:
+    """value + a number below the modulus, around the circle, without a division.
+
+    That number is floor(modulus * u) for u = the upper 16 bits of `draw` / 2^16: a rectangle's side
+    is at most 2^16, so nothing overflows.
+    """
+    moved = value + ((draw >> 16) * modulus >> 16)
+    return jnp.where(moved >= modulus, moved - modulus, moved)
 
 
 def _mix(x: Array) -> Array:

@@ -65,9 +65,10 @@ def first_order(
         b <- (1 - rho) b + rho (g - 2 tau w(t)),
         C <- (1 - rho) C + rho (f - g'w(t) + tau |w(t)|^2).
 
-    Known terms known[m] |w|^2 of a sampled F_m are linearised at w(t) too, as the paper does;
-    with `exact` they stay as they are, a tighter surrogate at no cost. An F_m without sampled
-    terms (the norm as objective) is always kept exact: it is its own best surrogate.
+    C_0 moves no minimiser and stays 0. Known terms known[m] |w|^2 of a sampled F_m are linearised
+    at w(t) too, as the paper does; with `exact` they stay as they are, a tighter surrogate at no
+    cost. An F_m without sampled terms (the norm as objective) is always kept exact: it is its own
+    best surrogate.
     A list gives every F_m a tau of its own.
     """
     taus = per_term(problem, tau)
@@ -84,7 +85,8 @@ def first_order(
         slope = cast(combine, w) @ q.vectors["gradient"] + 2 * cast(linearised, w)[:, None] * w
         value = cast(valued, w) @ q.scalars + cast(linearised, w) * norm_sq
         bend = cast(taus[rows], w)
-        return slope - 2 * bend[:, None] * w, value - slope @ w + bend * norm_sq
+        constant = jnp.where(rows > 0, value - slope @ w + bend * norm_sq, 0)
+        return slope - 2 * bend[:, None] * w, constant
 
     def function(mixed: tuple[Array, Array]) -> Quadratic:
         b, c = mixed

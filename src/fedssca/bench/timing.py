@@ -15,6 +15,9 @@ __all__ = ["Timing", "Way", "interleave", "machine", "summary"]
 PAUSE = 0.05
 """Before every turn: idle threads of another library (BLAS) spin for a while before they sleep."""
 
+WARM = 10
+"""A tenth of a turn goes untimed: whoever ran before has left caches and clocks to his liking."""
+
 Way = Callable[[int], object]
 """Does its work n times and returns when all of it is done."""
 
@@ -59,6 +62,7 @@ def interleave(
         for name, way in ways.items():
             tick(f"{name}, turn {turn + 1} of {turns}")
             time.sleep(PAUSE)
+            way(max(1, counts[name] // WARM))
             runs[name].append(_clock(way, counts[name]) / counts[name])
     return {name: Timing(tuple(each)) for name, each in runs.items()}
 

@@ -28,8 +28,8 @@ from fedssca.sampling import Population, batch_indices, words
 
 __all__ = ["Fused"]
 
-TILE = 12_000
-"""Rows that go through one product together."""
+TILE = 3_000
+"""Rows that go through one product together: as floats they stay near the processor."""
 
 
 class Fused:
