@@ -126,7 +126,7 @@ def _limits(entry: cfg.Constraint, dataset: Dataset, clients: Rows | Columns) ->
     options = {"positive": entry.positive, "column": entry.column, "sharpness": entry.sharpness}
     given = {name: value for name, value in options.items() if value is not None}
     sizes = clients.sizes if isinstance(clients, Rows) else None
-    return from_config(entry.kind, entry.limit, given, clients.columns, dataset.classes, sizes)
+    return from_config(entry.kind, entry.limit, given, clients.beside(), dataset.classes, sizes)
 
 
 def _calibrated(config: cfg.Config, problem: Problem, clients: Rows | Columns) -> cfg.Config:

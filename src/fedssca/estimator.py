@@ -83,8 +83,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = Rows.of(coded) if y is None else by_sample(coded[0], clients, seed=self.seed)
         self.classes_ = classes
         self.n_features_in_ = int(rows.columns["x"].shape[1])
-        numbers = np.repeat(np.arange(rows.count, dtype=np.int32), rows.sizes)
-        limits = _flat(self.constraints, {**rows.columns, "client": numbers})
+        limits = _flat(self.constraints, {**rows.columns, "client": rows.owners()})
         problem = classifier(
             self._network(), limits, objective=self.objective, l2=self.l2, seed=self.seed
         )

@@ -13,6 +13,7 @@ from scipy.optimize import nnls
 
 from fedssca.algorithm import Algorithm, State
 from fedssca.data.split import Columns, Rows
+from fedssca.memory import on_device, summed
 from fedssca.problem import Array, Batch, Problem
 
 __all__ = ["Evaluator", "Traffic", "evaluator", "kkt_residual", "traffic"]
@@ -36,18 +37,11 @@ def evaluator(
 ) -> Evaluator:
     """F_m and the problem's measures over all training rows, and the measures on `test`."""
     first = _training(train)
-    held = (
-        _chunks({**test, "client": _nobody(test)}) if test is not None and len(test["x"]) else None
-    )
+    held = _all(test, np.full(len(test["x"]), -1, np.int32)) if test and len(test["x"]) else None
 
     @jax.jit
-    def sums(w: Array, chunks: Batch) -> tuple[Array, dict[str, list[Array]]]:
-        def add(total: Any, chunk: Batch) -> tuple[Any, None]:
-            return jax.tree.map(jnp.add, total, part(w, chunk)), None
-
-        one = jax.tree.map(lambda leaf: leaf[0], chunks)
-        zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(part, w, one))
-        return jax.lax.scan(add, zero, chunks)[0]
+    def sums(w: Array, rows: Batch) -> tuple[Array, dict[str, list[Array]]]:
+        return _over(rows, lambda chunk: part(w, chunk))
 
     def part(w: Array, chunk: Batch) -> tuple[Array, dict[str, list[Array]]]:
         weight = chunk["weight"].astype(w.dtype)
@@ -65,7 +59,7 @@ def evaluator(
             found.update({k: [a for a, _, _ in v] for k, v in problem.measure(w, chunk).items()})
             return w
 
-        jax.eval_shape(look, problem.start, jax.tree.map(lambda leaf: leaf[0], first))
+        jax.eval_shape(look, problem.start, first)
         return found
 
     def named(prefix: str, rates: dict[str, list[Array]]) -> dict[str, float]:
@@ -83,12 +77,8 @@ def evaluator(
         return out
 
     @jax.jit
-    def jacobian(w: Array, chunks: Batch) -> Array:
-        def add(total: Array, chunk: Batch) -> tuple[Array, None]:
-            return total + jax.jacrev(lambda point: part(point, chunk)[0])(w), None
-
-        zero = jnp.zeros((problem.combine.shape[1], w.size), w.dtype)
-        return jax.lax.scan(add, zero, chunks)[0]
+    def jacobian(w: Array, rows: Batch) -> Array:
+        return _over(rows, lambda chunk: jax.jacrev(lambda v: part(v, chunk)[0])(w))
 
     def row(own: Batch, total: int, w: Array) -> dict[str, Any]:
         means, rates = sums(w, own)
@@ -119,34 +109,33 @@ def evaluator(
 
 
 def _training(train: Rows | Columns) -> Batch:
-    """All training rows, each with its client's number, in chunks."""
-    numbers = (
-        np.repeat(np.arange(train.count, dtype=np.int32), train.sizes)
-        if isinstance(train, Rows)
-        else np.zeros(train.total, np.int32)
-    )
-    return _chunks({**train.columns, "client": numbers})
+    """All training rows, each with its client's number; rows of nobody count nothing."""
+    if isinstance(train, Columns):
+        return _all(train.columns, np.zeros(train.total, np.int32))
+    owners = train.owners()
+    return _all(train.columns, owners, owners >= 0)
 
 
-def _nobody(columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Held-out rows belong to no client."""
-    return np.full(len(columns["x"]), -1, np.int32)
+def _all(
+    columns: Mapping[str, Any], owners: np.ndarray, counted: np.ndarray | bool = True
+) -> Batch:
+    """Columns where they lie, with the rows' clients and weights."""
+    weight = np.broadcast_to(np.asarray(counted, np.float32), owners.shape)
+    return on_device({**columns, "client": owners, "weight": weight})
 
 
-def _chunks(columns: dict[str, np.ndarray]) -> Batch:
-    """Columns as (chunks, CHUNK, ...), the last one filled up with rows of weight 0."""
-    rows = len(next(iter(columns.values())))
-    size = min(CHUNK, rows)
-    count = -(-rows // size)
-    order = np.minimum(np.arange(count * size), rows - 1)
-    weight = (np.arange(count * size) < rows).astype(np.float32)
-    filled = {
-        name: column if len(order) == rows else column[order] for name, column in columns.items()
-    }
-    return {
-        name: jnp.asarray(column.reshape(count, size, *column.shape[1:]))
-        for name, column in {**filled, "weight": weight}.items()
-    }
+def _over(rows: Batch, part: Callable[[Batch], Any]) -> Any:
+    """The sum of part(chunk) over chunks of the rows; the last one reaches back to fill up."""
+    count = len(rows["weight"])
+    size = min(CHUNK, count)
+
+    def at(begin: Array) -> Any:
+        start = jnp.minimum(begin, count - size)
+        chunk = {k: jax.lax.dynamic_slice_in_dim(v, start, size) for k, v in rows.items()}
+        fresh = jnp.arange(size) >= begin - start
+        return part(chunk | {"weight": jnp.where(fresh, chunk["weight"], 0)})
+
+    return summed(at, jnp.arange(0, count, size))
 
 
 def kkt_residual(gradients: np.ndarray, values: np.ndarray) -> tuple[float, np.ndarray]:

@@ -67,7 +67,7 @@ def test_classes(clients: int, k: int, seed: int) -> None:
 
 def test_seeds_differ_and_dirichlet_is_skewed() -> None:
     columns = data(400)
-    a, b = (by_sample(columns, 4, "iid", s).columns["row"] for s in (0, 1))
+    a, b = (by_sample(columns, 4, "iid", s).client(0)["row"] for s in (0, 1))
     assert not np.array_equal(a, b)
     skewed = by_sample(columns, 4, "dirichlet", concentration=0.05)
     even = by_sample(columns, 4, "dirichlet", concentration=1000.0)
@@ -129,6 +129,26 @@ def test_rows_views_and_offsets() -> None:
     assert np.shares_memory(rows.client(1)["x"], columns["x"])
     with pytest.raises(UserError, match="client is 3; it should be 0 to 2"):
         rows.client(3)
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet", "classes"])
+def test_sharing_out_copies_nothing_and_knows_the_owners(partition: str) -> None:
+    columns = data(40)
+    rows = by_sample(columns, 3, partition)
+    assert rows.columns["x"] is columns["x"]
+    owners = rows.owners()
+    for i in range(3):
+        assert set(rows.client(i)["row"]) == set(np.flatnonzero(owners == i))
+    together = np.concatenate([rows.client(i)["y"] for i in range(3)])
+    assert np.array_equal(rows.beside()["y"], together)
+
+
+def test_rows_of_nobody() -> None:
+    rows = by_sample(data(10), 2, sizes=[3, 4])
+    assert sorted(rows.owners()) == [-1] * 3 + [0] * 3 + [1] * 4
+    assert len(rows.beside()["y"]) == rows.total == 7
+    with pytest.raises(UserError, match="sizes sum to 4"):
+        Rows({"x": np.zeros((9, 2))}, (2, 2), order=np.arange(3, dtype=np.int32))
 
 
 def test_rows_of() -> None:

@@ -1,4 +1,4 @@
-"""A data set in memory: named columns for training and for testing, made from raw columns."""
+"""A data set: named columns for training and for testing, made from raw columns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from fedssca.errors import UserError
 __all__ = ["Array", "Dataset", "check", "from_arrays", "from_table", "stratified"]
 
 Array = npt.NDArray[Any]
+
+BLOCK = 1 << 16
+"""Rows that are looked at together: data on disk is not brought into memory as a whole."""
 
 
 @dataclass(frozen=True)
@@ -236,12 +239,16 @@ def _raw(values: Array) -> Array:
 
 
 def _finite(name: str, features: Sequence[str], x: Array) -> None:
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
-        row, column = np.argwhere(~np.isfinite(x))[0]
-        raise UserError(
-            f"{name}: column {features[column]!r} holds {x[row, column]} in row {row + 1}; "
-            "fill or drop such rows first"
-        )
+    if x.dtype.kind != "f":
+        return
+    for start in range(0, len(x), BLOCK):
+        bad = ~np.isfinite(x[start : start + BLOCK])
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise UserError(
+                f"{name}: column {features[column]!r} holds {x[start + row, column]} in row "
+                f"{start + row + 1}; fill or drop such rows first"
+            )
 
 
 def _check_keep(name: str, keep: Sequence[str], known: Sequence[str]) -> None:

@@ -1,8 +1,9 @@
-"""Data sets by name, or from a CSV, NPZ or Parquet file."""
+"""Data sets by name, from a CSV, NPZ or Parquet file, or from a folder of NPY files."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import difflib
 import hashlib
 import math
@@ -16,7 +17,9 @@ import numpy as np
 
 from fedssca.data import fetch
 from fedssca.data.dataset import Array, Dataset, check, from_arrays, from_table
+from fedssca.data.mapped import mapped
 from fedssca.errors import UserError
+from fedssca.memory import aligned
 
 __all__ = ["NAMES", "load"]
 
@@ -46,7 +49,7 @@ def load(
     `label` names the label column. Without test rows of its own, `test_fraction` of each class is
     set aside by the seed. Numbers are standardised by the training rows, text is one-hot, uint8
     arrays stay as they are. `keep`: columns also kept raw, beside x and y. Labels become 0..L-1
-    in sorted order.
+    in sorted order. A folder of NPY files is used as it is, from disk; see `mapped`.
     """
     if (name is None) == (path is None):
         raise UserError(f"give either data.name or data.path; got {name!r} and {path!r}")
@@ -65,7 +68,8 @@ def load(
         hint = f"did you mean {near[0]}? " if near else ""
         raise UserError(f"no data set is named {name!r}; {hint}Known: {', '.join(NAMES)}")
     check(data)
-    return data
+    own = {name: aligned(column) for name, column in data.train.items()}
+    return dataclasses.replace(data, train=own)
 
 
 def _embedded(name: str, fraction: float, seed: int, keep: Sequence[str]) -> Dataset:
@@ -148,8 +152,13 @@ def _file(
     path: Path, label: str | None, fraction: float, seed: int, keep: Sequence[str]
 ) -> Dataset:
     kind = path.suffix.lower()
+    if path.is_dir():
+        return mapped(path, label or "y", keep)
     if not path.is_file():
-        raise UserError(f"{path} is not there; data.path should name a .csv, .npz or .parquet file")
+        raise UserError(
+            f"{path} is not there; data.path should name a .csv, .npz or .parquet file, or a "
+            "folder of .npy files"
+        )
     if kind == ".npz":
         train, test = _npz(path, label or "y", keep)
         scale = 1 / max(1, int(train["x"].max(initial=0))) if train["x"].dtype == np.uint8 else None

@@ -6,6 +6,7 @@ import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,19 +18,27 @@ __all__ = ["Columns", "Rows", "by_feature", "by_sample"]
 
 @dataclass(frozen=True)
 class Rows:
-    """Horizontal: client i holds rows offsets[i] : offsets[i] + sizes[i] of every column."""
+    """Horizontal: client i holds rows offsets[i] : offsets[i] + sizes[i] of every column.
+
+    With `order`, these are places in it, and it holds the rows' numbers: data that was shared out
+    stays where it lies, on disk if need be.
+    """
 
     columns: dict[str, Array]
     sizes: tuple[int, ...]
+    order: Array | None = None
+    """(total,) int32 numbers of rows, client by client; rows of nobody are not in it."""
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1:
             raise UserError(f"client sizes are {list(self.sizes)}; each client needs a row")
-        for name, values in self.columns.items():
-            if len(values) != self.total:
-                raise UserError(
-                    f"column {name!r} has {len(values)} rows; sizes sum to {self.total}"
-                )
+        stored = {len(values) for values in self.columns.values()}
+        held = stored if self.order is None else {len(self.order)}
+        if held != {self.total} or len(stored) != 1:
+            raise UserError(
+                f"columns {', '.join(self.columns)} have {sorted(stored)} rows, {sorted(held)} of "
+                f"them shared out; sizes sum to {self.total}"
+            )
 
     @property
     def count(self) -> int:
@@ -47,10 +56,26 @@ class Rows:
         return tuple(int(o) for o in np.cumsum((0, *self.sizes[:-1])))
 
     def client(self, i: int) -> dict[str, Array]:
-        """Views of the rows of client i."""
+        """The rows of client i: views, or copies where there is an `order`."""
         _in_range(i, self.count, "client")
-        start = self.offsets[i]
-        return {name: v[start : start + self.sizes[i]] for name, v in self.columns.items()}
+        start = int(sum(self.sizes[:i]))
+        own: Any = slice(start, start + self.sizes[i])
+        own = own if self.order is None else self.order[own]
+        return {name: v[own] for name, v in self.columns.items()}
+
+    def owners(self) -> Array:
+        """Of each stored row: the number of its client, -1 if it is nobody's."""
+        numbers = np.repeat(np.arange(self.count, dtype=np.int32), self.sizes)
+        if self.order is None:
+            return numbers
+        owner = np.full(len(next(iter(self.columns.values()))), -1, np.int32)
+        owner[self.order] = numbers
+        return owner
+
+    def beside(self) -> dict[str, Array]:
+        """All columns but x, of all rows that somebody holds."""
+        rest = {name: v for name, v in self.columns.items() if name != "x"}
+        return rest if self.order is None else {name: v[self.order] for name, v in rest.items()}
 
     @classmethod
     def of(cls, parts: Sequence[Mapping[str, Array]]) -> Rows:
@@ -100,6 +125,10 @@ class Columns:
         """How many rows there are (every client has all of them)."""
         return len(self.columns["x"])
 
+    def beside(self) -> dict[str, Array]:
+        """All columns but x."""
+        return {name: v for name, v in self.columns.items() if name != "x"}
+
     def client(self, i: int) -> dict[str, Array]:
         """What client i holds: its features, and the other columns if it knows the labels."""
         _in_range(i, self.count, "client")
@@ -122,7 +151,7 @@ def by_sample(
     minimum: int = 1,
     classes_per_client: int = 2,
 ) -> Rows:
-    """Share out the rows.
+    """Share out the rows; nothing is copied.
 
     `partition`: "iid" (at random), "contiguous" (as they come), "dirichlet" (label skew: each
     label's rows go to clients in Dirichlet(concentration) proportions, at least `minimum` rows a
@@ -142,8 +171,9 @@ def by_sample(
     if not skewed:
         counts = _counts(sizes, clients, n, exact=False)
         used = sum(counts)
-        take = slice(used) if partition == "contiguous" else rng.permutation(n)[:used]
-        return Rows({name: v[take] for name, v in columns.items()}, counts)
+        if partition == "contiguous":
+            return Rows({name: v[:used] for name, v in columns.items()}, counts)
+        return Rows(dict(columns), counts, rng.permutation(n)[:used].astype(np.int32))
     if "y" not in columns:
         raise UserError(f'partition "{partition}" needs the labels: a column named y')
     if partition == "dirichlet":
@@ -152,7 +182,7 @@ def by_sample(
         owner = _classes(columns["y"], clients, classes_per_client, minimum, rng)
     order = np.argsort(owner, kind="stable")
     counts = tuple(int(c) for c in np.bincount(owner, minlength=clients))
-    return Rows({name: v[order] for name, v in columns.items()}, counts)
+    return Rows(dict(columns), counts, order.astype(np.int32))
 
 
 def by_feature(

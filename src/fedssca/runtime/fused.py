@@ -11,17 +11,17 @@ message. `runtime.local` is the twin that moves real messages; tests hold the tw
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.aggregate import add, plain_sum
+from fedssca.aggregate import plain_sum
 from fedssca.algorithm import Algorithm, Message, Request, State
 from fedssca.data.split import Columns, Rows
 from fedssca.loop import one_round
+from fedssca.memory import on_device, summed
 from fedssca.problem import Array, Batch, Problem
 from fedssca.runtime.check import check_fit
 from fedssca.sampling import Population, batch_indices, words
@@ -43,7 +43,7 @@ class Fused:
         self, problem: Problem, clients: Rows | Columns, algorithm: Algorithm, seed: int
     ) -> None:
         check_fit(problem, clients, algorithm)
-        self._columns = {name: jnp.asarray(column) for name, column in clients.columns.items()}
+        self._columns = on_device(clients.columns)
         self._table = _table(clients)
         self._seed = words(seed)
         people = Population.of(self._table["size"])
@@ -60,7 +60,7 @@ class Fused:
     def twin(self, clients: Rows | Columns, seed: int) -> Fused:
         """The same program, compiled once, for another seed and clients of the same sizes."""
         other = copy.copy(self)
-        other._columns = {name: jnp.asarray(column) for name, column in clients.columns.items()}
+        other._columns, other._table = on_device(clients.columns), _table(clients)
         other._seed = words(seed)
         return other
 
@@ -75,7 +75,8 @@ def _table(clients: Rows | Columns) -> dict[str, np.ndarray]:
     An argument of the program and not part of it, or a million clients would be compiled.
     """
     sizes = np.asarray(clients.sizes if isinstance(clients, Rows) else (clients.total,))
-    return {
+    order = clients.order if isinstance(clients, Rows) else None
+    return ({} if order is None else {"order": order}) | {
         "size": sizes.astype(np.uint32),
         "side": Population.of(sizes).side[:, 0],
         "offset": np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32),
@@ -114,7 +115,7 @@ class _Joined:
             self._seed, request.round, numbers, people, algorithm.batch, algorithm.steps
         )
         drawn: Batch = {
-            "row": index + offset[:, None],
+            "row": self._places(index + offset[:, None]),
             "client": jnp.broadcast_to(numbers[:, None], index.shape),
             "weight": jnp.broadcast_to(share[:, None] / algorithm.batch, index.shape),
         }
@@ -131,8 +132,12 @@ class _Joined:
         if algorithm.pooled:
             drawn["weight"] = jnp.where(answers[:, None], drawn["weight"], 0)
             drawn = jax.tree.map(jnp.ravel, drawn)
-            return [_one_by_one(reply, _tiles(drawn)) if index.size > TILE else reply(drawn)]
-        return [_one_by_one(answer, (answers, drawn))]
+            return [summed(reply, _tiles(drawn)) if index.size > TILE else reply(drawn)]
+        return [summed(answer, (answers, drawn))]
+
+    def _places(self, index: Array) -> Array:
+        """Where rows lie that are numbered client by client."""
+        return self._table["order"][index] if "order" in self._table else index
 
 
 def _tiles(drawn: Batch) -> Batch:
@@ -143,10 +148,3 @@ def _tiles(drawn: Batch) -> Batch:
     return jax.tree.map(
         lambda leaf: jnp.pad(leaf, (0, count * size - rows)).reshape(count, size), drawn
     )
-
-
-def _one_by_one(reply: Callable[[Any], Message], parts: Any) -> Message:
-    """The sum of the replies to the parts, with one of them in memory at a time."""
-    first = jax.tree.map(lambda leaf: leaf[0], parts)
-    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(reply, first))
-    return jax.lax.scan(lambda total, part: (add(total, reply(part)), None), zero, parts)[0]
