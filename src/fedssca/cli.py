@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fedssca.bench.command import bench
+from fedssca.compiled import remember
 from fedssca.config import Config, nearest, parse, read
 from fedssca.errors import UserError
 from fedssca.reproduce.command import reproduce
@@ -291,6 +292,7 @@ def data_list(
 def main() -> NoReturn:
     """Entry point: bad input is one line on stderr and exit code 2; Ctrl-C is 130."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    remember()
     try:
         code = app(prog_name="fedssca", standalone_mode=False) or 0
     except UserError as error:

@@ -129,7 +129,7 @@ def test_turns_are_interleaved() -> None:
     seen: list[str] = []
     ways = {name: lambda n, name=name: seen.append(name) for name in "ab"}
     found = timing.interleave(ways, 3, 0.0, quiet)
-    assert seen[-6:] == list("ababab")
+    assert seen[-12:] == list("aabbaabbaabb"), "every turn is an untimed start and the timed rest"
     assert found["a"].best <= found["a"].median
 
 

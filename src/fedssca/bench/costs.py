@@ -18,16 +18,18 @@ def measure_costs(
     """`costs`: name -> seconds with the extra / seconds without, best of the turns."""
     ways, pairs = _limits(data)
     quick = turns <= 2
-    if crowd := None if quick else extras.crowd(data):
-        ways["crowd"], ways["few"] = crowd
+    if not quick:
+        ways["crowd"], ways["few"] = extras.crowd(data)
         pairs[extras.CROWDED] = ("crowd", "few")
     timings = interleave(ways, turns, seconds, tick)
-    if runs := extras.seeds(data, extras.SHORT if quick else extras.RUN):
-        tick("runs of several seeds")
-        timings |= interleave(runs, min(turns, 3), 0.0, tick)
-        pairs[extras.SEEDED] = ("ten seeds", "one seed")
+    runs = extras.seeds(data, extras.SHORT if quick else extras.RUN)
+    tick("runs of several seeds")
+    timings |= interleave(runs, min(turns, 3), 0.0, tick)
+    pairs[extras.SEEDED] = ("ten seeds", "one seed")
+    tick("a million clients")
+    started = {} if quick else {"start_of_a_million_clients": extras.start_seconds(data)}
     tick("compiling, cold and warm")
-    return {
+    return started | {
         "costs": {name: timings[a].best / timings[b].best for name, (a, b) in pairs.items()},
         "compile": extras.compile_seconds(),
         "costs_seconds": summary(timings),

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
 import tempfile
+import time
 from typing import Any
-
-import jax
 
 from fedssca import config as cfg
 from fedssca.bench.child import last_line, run_child
-from fedssca.bench.task import CLASSES, SCALE, Images, take
+from fedssca.bench.task import CLASSES, SCALE, Images, Shape, rounds
 from fedssca.bench.timing import Way
-from fedssca.build import build
 from fedssca.data import Dataset
-from fedssca.runtime.fused import Fused
+from fedssca.together import train_together
 
-__all__ = ["compile_seconds", "crowd", "seeds"]
+__all__ = ["compile_seconds", "crowd", "seeds", "start_seconds"]
 
 SEEDS, RUN, SHORT = 10, 1000, 50
-CROWD, COHORT, FEW = 100_000, 100, 10
+MILLION, CROWD, COHORT, FEW = 1_000_000, 100_000, 100, 10
 SEEDED = f"runs of {SEEDS} seeds together / one run"
 CROWDED = f"{CROWD:,} clients, cohort of {COHORT} / {COHORT} clients"
 STEPS = (
@@ -32,51 +29,35 @@ STEPS = (
 )
 
 
-def seeds(data: Images, rounds: int) -> dict[str, Way] | None:
+def seeds(data: Images, length: int) -> dict[str, Way]:
     """Whole runs, compiling and one evaluation included: of ten seeds, and of one."""
-    try:
-        from fedssca.together import train_together
-    except ImportError:
-        return None
-    dataset = _dataset(data, 10, 6000)
+    columns = {"x": data.x, "y": data.y}
+    names = tuple(map(str, range(data.x.shape[1])))
+    test = {name: column[:1000] for name, column in columns.items()}
+    dataset = Dataset(data.name, columns, test, CLASSES, SCALE, names)
 
     def way(count: int) -> Way:
-        settings = [*STEPS, f"algorithm.rounds={rounds}"]
+        settings = [*STEPS, f"algorithm.rounds={length}"]
         runs = [cfg.parse("", [*settings, f"run.seed={seed}"]) for seed in range(count)]
-        at = [rounds - 1]
-        return lambda n: [train_together(runs, dataset=dataset, evaluate_at=at) for _ in range(n)]
+        at = [length - 1]
+        return lambda n: [
+            list(train_together(runs, dataset=dataset, evaluate_at=at)) for _ in range(n)
+        ]
 
     return {"ten seeds": way(SEEDS), "one seed": way(1)}
 
 
-def crowd(data: Images) -> tuple[Way, Way] | None:
-    """A cohort out of very many clients, and as many clients that all take part.
-
-    Skipped where a run has no key `cohort`.
-    """
-    sections = {"algorithm": cfg.Algorithm, "data": cfg.Data}
-    keys = [
-        f"{section}.cohort"
-        for section, kind in sections.items()
-        if "cohort" in {field.name for field in dataclasses.fields(kind)}
-    ]
-
-    def way(clients: int, *settings: str) -> Way:
-        sizes = f"data.clients={clients}", f"algorithm.batch={FEW}"
-        config = cfg.parse("", [*STEPS, *sizes, *settings])
-        job = build(config, _dataset(data, clients, FEW))
-        engine = Fused(job.problem, job.clients, job.algorithm, 0)
-        first = job.algorithm.init(job.problem.start)
-        return lambda n: jax.block_until_ready(engine.advance(first, n))
-
-    return (way(CROWD, f"{keys[0]}={COHORT}"), way(COHORT)) if keys else None
+def crowd(data: Images) -> tuple[Way, Way]:
+    """A cohort out of very many clients, and as many clients that all take part."""
+    many = Shape(clients=CROWD, rows=FEW, batch=FEW, cohort=COHORT)
+    return rounds(data, many), rounds(data, many._replace(clients=COHORT, cohort=0))
 
 
-def _dataset(data: Images, clients: int, rows: int) -> Dataset:
-    columns = take(data, clients, rows).columns
-    names = tuple(map(str, range(columns["x"].shape[1])))
-    test = {name: column[:1000] for name, column in columns.items()}
-    return Dataset(data.name, columns, test, CLASSES, SCALE, names)
+def start_seconds(data: Images) -> float:
+    """From nothing to the end of the first round, with a million clients."""
+    begun = time.perf_counter()
+    rounds(data, Shape(clients=MILLION, rows=FEW, batch=FEW, cohort=COHORT))(1)
+    return time.perf_counter() - begun
 
 
 def compile_seconds(timeout: float = 300.0) -> dict[str, Any]:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fedssca.bench import peers, venv
 from fedssca.bench.task import Images, Shape, rounds
-from fedssca.bench.timing import interleave
+from fedssca.bench.timing import Timing, interleave
 from fedssca.errors import UserError
 
 __all__ = ["measure_growth", "points"]
 
 AXES = {
-    "clients": (10, 30, 100, 300, 1000),
+    "clients": (10, 100, 1000),
     "batch": (1, 10, 100, 1000),
-    "hidden": (16, 64, 256, 1024),
+    "hidden": (16, 128, 1024, 12_595),
     "limits": (0, 1, 10, 100),
 }
+CROWDS = (1_000, 10_000, 100_000, 1_000_000)
 CROWDED = Shape(rows=100)
 """Many clients have few rows each, the same number at every point."""
+COHORT = Shape(rows=10, cohort=100)
 QUICK = 2
+SHORT = {"clients": (10, 100), "batch": (10, 1000), "hidden": (128, 1024)}
+"""What the slow frameworks are asked: their rounds take up to seconds."""
 
 
 class Point(NamedTuple):
@@ -47,6 +52,9 @@ def points(quick: bool = False) -> Iterator[Point]:
                 given: dict[str, Any] = {axis: value}
                 shape = (CROWDED if axis == "clients" else Shape())._replace(**given)
                 yield Point(axis, value, "ours", shape)
+    for value in CROWDS[:1] if quick else CROWDS:
+        line = f"ours, {COHORT.cohort} a round"
+        yield Point("clients", value, line, COHORT._replace(clients=value))
 
 
 def measure_growth(
@@ -57,7 +65,7 @@ def measure_growth(
     quick: bool,
     tick: Callable[[str], None],
 ) -> dict[str, Any]:
-    """`growth`: one row a point, with seconds a round; a PyTorch loop too if it is installed."""
+    """`growth`: one row a point, with seconds a round; peers too, those that are installed."""
     table = []
     for axis in AXES:  # one axis after another: its programs and data are let go
         chosen = {f"{p.line}, {axis} = {p.value}": p for p in points(quick) if p.axis == axis}
@@ -65,7 +73,7 @@ def measure_growth(
         timings = interleave(ways, turns, seconds, tick)
         for name, point in chosen.items():
             table.append(_row(point, timings[name].row()))
-    return {"growth": table + _pytorch(data, venvs, quick, tick)}
+    return {"growth": table + _peers(data, venvs, quick, tick)}
 
 
 def _row(point: Point, timing: dict[str, Any]) -> dict[str, Any]:
@@ -73,41 +81,42 @@ def _row(point: Point, timing: dict[str, Any]) -> dict[str, Any]:
     return named | {key: timing[key] for key in ("best", "median", "spread")}
 
 
-def _pytorch(
+def _peers(
     data: Images, venvs: Path, quick: bool, tick: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """The loop over clients in PyTorch, where its environment was made by `--only peers`."""
+    """The frameworks whose environments were made by `--only peers`, where they take our points."""
     try:
         scripts = peers.folder()
     except UserError:
         return []
-    home = venv.place(venvs, "pytorch", scripts / "pytorch.txt")
-    if not (home / venv.DONE).is_file():
-        return []
-    command = [str(home / "bin" / "python"), str(scripts / "run_pytorch.py")]
     table = []
-    plan = peers.Plan(rounds=15, warmup=3, seconds=0.3, variant="loop")
     with tempfile.TemporaryDirectory(prefix="fedssca-bench-") as folder:
-        for point in points(quick):
-            if point.axis == "limits":
+        for name in peers.PEERS[:1] if quick else peers.PEERS:
+            home = venv.place(venvs, name, scripts / f"{name}.txt")
+            if "-" in name or not (home / venv.DONE).is_file():
                 continue
-            tick(f"PyTorch loop, {point.axis} = {point.value}")
-            shape = point.shape
-            own = replace(plan, clients=shape.clients, rows=shape.rows, batch=shape.batch)
-            tiled = Images(data.name, *_tiled(data, shape))
-            files = peers.write_data(Path(folder), tiled, shape.hidden)
-            answer = peers.ask(command, files | asdict(own) | {"seed": 0}, Path(folder), 120.0)
-            Path(files["data"]).unlink()
-            if isinstance(answer, peers.Answer):
-                median = statistics.median(answer.seconds)
-                spread = (max(answer.seconds) - min(answer.seconds)) / median
-                timing = {"best": min(answer.seconds), "median": median, "spread": spread}
-                table.append(_row(point._replace(line="PyTorch loop"), timing))
+            command = [str(home / "bin" / "python"), str(scripts / f"run_{name}.py")]
+            for point in points(quick):
+                if point.line == "ours" and (name == "pytorch" or _short(point)):
+                    tick(f"{name}, {point.axis} = {point.value}")
+                    row = _ask(data, command, point._replace(line=name), Path(folder))
+                    table += [] if row is None else [row]
     return table
 
 
-def _tiled(data: Images, shape: Shape) -> tuple[Any, Any]:
-    from fedssca.bench.task import take
+def _short(point: Point) -> bool:
+    return point.value in SHORT.get(point.axis, ())
 
-    columns = take(data, shape.clients, shape.rows).columns
-    return columns["x"], columns["y"]
+
+def _ask(data: Images, command: list[str], point: Point, folder: Path) -> dict[str, Any] | None:
+    """A peer's seconds a round at one point; None if it fails there."""
+    shape, total = point.shape, point.shape.clients * point.shape.rows
+    index = np.arange(total) % len(data.y)
+    files = peers.write_data(folder, Images(data.name, data.x[index], data.y[index]), shape.hidden)
+    plan = peers.Plan(shape.clients, shape.rows, shape.batch, rounds=15, warmup=3, seconds=0.3)
+    settings = files | asdict(plan) | {"seed": 0, "variant": ""}
+    answer = peers.ask(command, settings, folder, 180.0)
+    Path(files["data"]).unlink()
+    if not isinstance(answer, peers.Answer):
+        return None
+    return _row(point, Timing(tuple(answer.seconds)).row())

@@ -25,7 +25,8 @@ from fedssca.models import mlp
 
 __all__ = ["PEERS", "Answer", "Plan", "folder", "measure", "measure_peers", "read_answer"]
 
-PEERS = ("pytorch", "flower", "nvflare", "pfl", "fedjax")
+PEERS = ("pytorch", "pytorch-joined", "flower", "nvflare", "pfl", "fedjax")
+"""Name of an environment, and after a dash the way of several that its script knows."""
 OURS = "ours"
 
 
@@ -42,7 +43,6 @@ class Plan:
     loss_rows: int = 10_000
     seconds: float = 1.0
     threads: int = 2
-    variant: str = ""
 
 
 class Answer(NamedTuple):
@@ -69,12 +69,13 @@ def measure_peers(
     scripts, commands, failures, installs = folder(), {}, {}, {}
     for name in PEERS:
         tick(f"preparing {name}")
-        made = prepare(venvs, name, scripts / f"{name}.txt")
+        package = name.partition("-")[0]
+        made = prepare(venvs, package, scripts / f"{package}.txt")
         installs[name] = made.seconds
         if made.failure:
             failures[name] = f"not installed: {made.failure}"
         else:
-            commands[name] = [str(made.python), str(scripts / f"run_{name}.py")]
+            commands[name] = [str(made.python), str(scripts / f"run_{package}.py")]
     return measure(data, plan, cycles, commands, tick, failures=failures, installs=installs)
 
 
@@ -100,7 +101,8 @@ def measure(
                 if name in wrong:
                     continue
                 tick(f"{name}, cycle {cycle + 1} of {cycles}")
-                answer = ask(command, files | asdict(plan) | {"seed": cycle}, Path(place), timeout)
+                own = {"seed": cycle, "variant": name.partition("-")[2]}
+                answer = ask(command, files | asdict(plan) | own, Path(place), timeout)
                 if isinstance(answer, Answer):
                     answers[name].append(answer)
                 elif name == OURS:

@@ -19,11 +19,11 @@ from fedssca.report import COLOURS, DASHES
 __all__ = ["print_found", "save"]
 
 Found = Mapping[str, Any]
-MARKERS = "os^Dv"
+MARKERS = "os^DvPX"
 LABELS = {
     "batch": "batch B",
     "clients": "clients I",
-    "hidden": "hidden units",
+    "hidden": "hidden units (d = 794 x)",
     "limits": "limits M",
 }
 
@@ -34,6 +34,8 @@ def print_found(found: Found) -> None:
     if "limit" in found:
         pairs = [(f"B = {b}", f"{ratio:.2f}") for b, ratio in found["limit"].items()]
         _table(console, "a round / its two matrix products", ("batch", "ratio"), pairs)
+        if started := found.get("start_of_a_million_clients"):
+            console.print(f"1,000,000 clients, start to first round: {started:.1f} s")
         costs = [(name, f"{ratio:.2f}") for name, ratio in found["costs"].items()]
         _table(console, "what extras cost, with / without", ("extra", "ratio"), costs)
         for name, row in found["compile"].items():

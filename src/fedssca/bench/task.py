@@ -13,7 +13,9 @@ from fedssca.algorithm import Algorithm
 from fedssca.bench.timing import Way
 from fedssca.constraints import Constraint, cross_entropy, custom, loss_at_most
 from fedssca.data import Columns, Rows, by_feature, load, status
+from fedssca.memory import aligned
 from fedssca.models import classifier, mlp
+from fedssca.participation import participation
 from fedssca.problem import Array, Batch, Problem
 from fedssca.runtime.fused import Fused
 from fedssca.schedule import power
@@ -44,31 +46,37 @@ class Shape(NamedTuple):
     """0: minimise the loss; else minimise |w|^2 under so many limits."""
     multipliers: str = "exact"
     split: str = "sample"
+    cohort: int = 0
+    """So many clients a round; 0: all."""
 
 
 def images(rows: int = 60_000) -> Images:
     """MNIST if it is on this machine, else noisy prototypes of the same shape."""
     if any(s.name == "mnist" and s.state == "present" for s in status()):
         train = load("mnist").train
-        return Images("mnist", train["x"], train["y"])
+        return Images("mnist", train["x"], train["y"])  # aligned by `load`
     rng = np.random.default_rng(0)
     y = rng.integers(0, CLASSES, rows).astype(np.int32)
     centres = rng.integers(0, 128, (CLASSES, FEATURES), dtype=np.uint8)
     noise = rng.integers(0, 128, (rows, FEATURES), dtype=np.uint8)
-    return Images("random", centres[y] + noise, y)
+    return Images("random", aligned(centres[y] + noise), aligned(y))
 
 
 def take(data: Images, clients: int, rows: int) -> Rows:
     """So many clients with so many rows each; rows come again if there are too few."""
-    index = np.arange(clients * rows) % len(data.y)
-    return Rows({"x": data.x[index], "y": data.y[index]}, (rows,) * clients)
+    sizes, columns = (rows,) * clients, {"x": data.x, "y": data.y}
+    total = clients * rows
+    if total <= len(data.y):
+        return Rows({name: column[:total] for name, column in columns.items()}, sizes)
+    return Rows(columns, sizes, (np.arange(total) % len(data.y)).astype(np.int32))
 
 
 def parts(data: Images, shape: Shape) -> tuple[Problem, Rows | Columns, Algorithm]:
     """Problem, clients and SSCA with the paper's step sizes."""
     clients: Rows | Columns = take(data, shape.clients, shape.rows)
     if shape.split == "feature":
-        clients = by_feature(clients.columns, shape.clients)
+        everything = take(data, 1, shape.clients * shape.rows).client(0)
+        clients = by_feature(everything, shape.clients)
     problem = classifier(
         mlp(FEATURES, shape.hidden, CLASSES, scale=SCALE),
         _limits(shape.limits),
@@ -80,8 +88,12 @@ def parts(data: Images, shape: Shape) -> tuple[Problem, Rows | Columns, Algorith
     steps |= {"rho": power(0.9, 0.3), "gamma": power(0.9, 0.6)}
     if shape.limits and shape.multipliers == "steered":
         first = [1.0] * shape.limits
-        return problem, clients, steered_ssca(problem, rounds=10**6, opening=first, **steps)
-    return problem, clients, ssca(problem, **steps)
+        method = steered_ssca(problem, rounds=10**6, opening=first, **steps)
+    else:
+        method = ssca(problem, **steps)
+    if shape.cohort:
+        method = participation(method, clients=shape.clients, cohort=shape.cohort)
+    return problem, clients, method
 
 
 def rounds(data: Images, shape: Shape) -> Way:
