@@ -69,7 +69,7 @@ def test_the_curvature_in_single_precision() -> None:
 
 def test_the_noise_of_a_batch() -> None:
     """f = x'w: a batch's gradient is its mean of x, so both lengths can be told beforehand."""
-    rows, size, batch = 2000, 1000, 40
+    rows, size, batch = 2000, 8000, 40  # so many numbers that one batch tells the noise to 2 %
     x = 0.3 + np.random.default_rng(1).normal(size=(rows, size))
     p = custom_problem(lambda w, b: (b["x"] @ w)[None], jnp.zeros(size))
     noise = x.var(axis=0, ddof=1).sum() / batch * (1 - batch / rows)
