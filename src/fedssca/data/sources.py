@@ -118,9 +118,10 @@ def _places(path: Path, header: str, label: str, columns: Sequence[str] | None) 
 
 def _numbers(path: Path, lines: Sequence[str], first: int, use: Sequence[int]) -> np.ndarray:
     def parse(some: Sequence[str]) -> np.ndarray:
-        return np.loadtxt(
-            some, delimiter=",", quotechar='"', comments=None, usecols=use, ndmin=2, dtype=float
-        )
+        table = np.loadtxt(some, delimiter=",", quotechar='"', comments=None, usecols=use, ndmin=2)
+        if not np.isfinite(table).all():
+            raise ValueError("nan or inf")
+        return table
 
     try:
         return parse(lines)
