@@ -1,8 +1,9 @@
 """Rounds a second of clients that stream against clients with fixed rows: the network 784-128-10.
 
 Run: python benchmarks/streaming.py [turns] [seconds]; 10 clients, B = 10 and 100, Algorithm 1 with
-the paper's step sizes. The streams are generators of views of arrays in memory, 600 rows each, so
-what is timed is the runtime and not a disk. The two take turns; the ratio is the median over turns.
+the paper's step sizes. The streams are generators of views of arrays in memory, in blocks of 600
+rows or of one, so what is timed is the runtime and not a disk. They take turns; a ratio of times is
+the median over the turns.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from fedssca.bench.timing import Way, interleave
 from fedssca.data import Rows, Streams
 from fedssca.runtime.streaming import Streaming
 
-BLOCK = 600
+BLOCKS = (600, 1)
 
 
-def replay(rows: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+def replay(rows: dict[str, np.ndarray], block: int) -> Iterator[dict[str, np.ndarray]]:
     """A client's rows again and again, in blocks."""
-    for start in itertools.cycle(range(0, len(rows["y"]), BLOCK)):
-        yield {name: column[start : start + BLOCK] for name, column in rows.items()}
+    for start in itertools.cycle(range(0, len(rows["y"]), block)):
+        yield {name: column[start : start + block] for name, column in rows.items()}
 
 
-def streaming(data: Images, shape: Shape) -> Way:
+def streaming(data: Images, shape: Shape, block: int) -> Way:
     problem, clients, algorithm = parts(data, shape)
     assert isinstance(clients, Rows)
-    sources = [replay(clients.client(i)) for i in range(clients.count)]
+    sources = [replay(clients.client(i), block) for i in range(clients.count)]
     check = {name: column[:1000] for name, column in clients.columns.items()}
     engine = Streaming(problem, Streams(sources, check=check), algorithm)
     start = algorithm.init(problem.start)
@@ -42,15 +43,16 @@ def streaming(data: Images, shape: Shape) -> Way:
 def main(turns: int, seconds: float) -> None:
     data = images()
     print(f"{data.name}, {turns} turns of {seconds:g} s")
-    print(f"{'B':>4} {'fixed':>12} {'streaming':>12} {'ratio':>6}")
+    print(f"{'B':>4} {'rows':>14} {'rounds':>10} {'time':>6}")
     for batch in (10, 100):
         shape = Shape(batch=batch)
-        ways = {"fixed": rounds(data, shape), "streaming": streaming(data, shape)}
+        ways = {"fixed": rounds(data, shape)}
+        ways |= {f"blocks of {block}": streaming(data, shape, block) for block in BLOCKS}
         taken = interleave(ways, turns, seconds, lambda text: None)
-        fixed, stream = (taken[name].runs for name in ways)
-        ratio = statistics.median(b / a for a, b in zip(fixed, stream, strict=True))
-        speeds = [f"{1 / taken[name].median:,.0f} /s" for name in ways]
-        print(f"{batch:>4} {speeds[0]:>12} {speeds[1]:>12} {ratio:>6.3f}")
+        for name, timing in taken.items():
+            pairs = zip(taken["fixed"].runs, timing.runs, strict=True)
+            ratio = statistics.median(own / fixed for fixed, own in pairs)
+            print(f"{batch:>4} {name:>14} {1 / timing.median:>8,.0f}/s {ratio:>6.3f}")
 
 
 if __name__ == "__main__":

@@ -220,12 +220,15 @@ def test_limits_are_kept_on_the_held_out_rows_without_settings(limited: Problem)
     assert [reader.taken for reader in streams.readers] == [2990] * 3
 
 
-def test_limits_on_single_clients_need_to_know_whose_rows_are_held_out(columns: Any) -> None:
+def test_limits_on_single_clients_need_to_know_whose_rows_are_held_out() -> None:
     limits = client_loss_at_most(0.8, [1, 1, 1])
     own = classifier(mlp(7, 5, 3, dtype="float64"), limits, objective="norm")
-    streams = three(5000, 5000, 5000, check=Rows(columns, (20, 20, 20)))
-    method = auto(own, streams, batch=10, rounds=300)
-    assert simulate(own, streams, method, 300).feasible
+    parts = [next(numbered(100, 100, 50 + client)) for client in range(3)]
+    streams = three(5000, 5000, 5000, check=Rows.of(parts))
+    method = ssca(own, batch=10, tau=0.3, **STEPS)
+    result = simulate(own, streams, method, 300)
+    assert result.feasible
+    assert [entry["name"][-1] for entry in result.certificate["constraints"]] == ["0", "1", "2"]
     with pytest.raises(UserError, match="give Rows with one part for each of the 3 clients"):
         simulate(own, three(9, 9, 9), method, 5)
 

@@ -103,8 +103,24 @@ class Reader:
                 return True
         return False
 
+    def _fits(self, block: dict[str, Any]) -> bool:
+        """Nothing to convert, nothing to say: quick, for sources that give single rows."""
+        rows = -1
+        for name, like in self._like.items():
+            values = block.get(name)
+            if type(values) is not np.ndarray or values.dtype != like.dtype:
+                return False
+            if values.ndim != like.ndim or values.shape[1:] != like.shape[1:]:
+                return False
+            if rows >= 0 and len(values) != rows:
+                return False
+            rows = len(values)
+        return len(block) == len(self._like)
+
     def _checked(self, block: Block) -> dict[str, Array]:
         """The block as arrays that fit the held-out rows."""
+        if isinstance(block, dict) and self._fits(block):
+            return block
         who, like = f"client {self.number}", self._like
         if not isinstance(block, Mapping) or set(block) != set(like):
             has = sorted(map(str, block)) if isinstance(block, Mapping) else type(block).__name__
