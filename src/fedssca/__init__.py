@@ -21,7 +21,9 @@ from fedssca.constraints import (
 from fedssca.curvature import diagonal
 from fedssca.data.dataset import Dataset
 from fedssca.data.load import load
+from fedssca.data.sources import follow_csv, from_queue
 from fedssca.data.split import Columns, Rows, by_feature, by_sample
+from fedssca.data.stream import Streams
 from fedssca.dual import Dual, exact_penalty, steered
 from fedssca.errors import UserError
 from fedssca.local_ssca import local_ssca
@@ -56,6 +58,7 @@ __all__ = [
     "Schedule",
     "Solution",
     "State",
+    "Streams",
     "Surrogate",
     "UserError",
     "Vertical",
@@ -74,6 +77,8 @@ __all__ = [
     "false_negative_rate_at_most",
     "false_positive_rate_at_most",
     "first_order",
+    "follow_csv",
+    "from_queue",
     "lemma1",
     "linear",
     "load",

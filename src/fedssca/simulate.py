@@ -14,11 +14,13 @@ from fedssca.algorithm import Algorithm, State
 from fedssca.calibrate import probe
 from fedssca.certificate import Keeper, certify, early, explain, refine, restore
 from fedssca.data.split import Columns, Rows
+from fedssca.data.stream import Streams
 from fedssca.errors import UserError
 from fedssca.loop import Runtime, run
 from fedssca.metrics import Evaluator, Traffic, evaluator, state_row, traffic
 from fedssca.problem import Params, Problem
 from fedssca.runtime.fused import Fused
+from fedssca.runtime.streaming import Streaming
 
 __all__ = ["Checkpoint", "Result", "simulate"]
 
@@ -48,7 +50,7 @@ class Result:
     certificate: Row
     """Value, limit, margin and multiplier of every constraint, KKT residual, feasible or not."""
     notes: list[str]
-    """In plain words: why limits are broken, if they are."""
+    """In plain words: why limits are broken, if they are; why training ended early, if it did."""
     rows: list[Row]
     """One dictionary an evaluated round, as in metrics.jsonl."""
     state: State
@@ -66,7 +68,7 @@ class Result:
 
 def simulate(
     problem: Problem,
-    clients: Rows | Columns | Sequence[Mapping[str, np.ndarray]],
+    clients: Rows | Columns | Streams | Sequence[Mapping[str, np.ndarray]],
     algorithm: Algorithm,
     rounds: int,
     seed: int = 0,
@@ -91,6 +93,10 @@ def simulate(
     one for `clients` and `test`. `probes` messages were
     spent on calibration and are counted; `resume` goes on from a checkpoint whose rows were
     `earlier`; `on_row` and `on_checkpoint` see rows and checkpoints as they come.
+
+    `Streams` are evaluated on their held-out rows and have a `runtime` of their own. Nothing is
+    drawn, so the seed does not matter. A stream cannot be rewound: `resume` goes on with the rows
+    that come next. When a source ends, training does too, and `Result.notes` says so.
     """
     if rounds < 1:
         raise UserError(f"rounds = {rounds}: at least 1 is needed")
@@ -98,9 +104,11 @@ def simulate(
         raise UserError(f"seed = {seed}: it must be a whole number from 0 to 2^63 - 1")
     if evaluate_every < 1:
         raise UserError(f"evaluate_every = {evaluate_every}: it must be at least 1")
-    parties = clients if isinstance(clients, Rows | Columns) else Rows.of(clients)
-    engine = runtime(problem, parties, algorithm, seed)
-    judge = judge or evaluator(problem, parties, test)
+    stream, parties, judged = _parties(problem, clients, algorithm)
+    if stream and runtime is not Fused:
+        raise UserError("clients that stream have a runtime of their own: leave runtime out")
+    engine = stream or runtime(problem, parties, algorithm, seed)
+    judge = judge or evaluator(problem, judged, test)
     wire = traffic(problem, parties, algorithm)
     probing = traffic(problem, parties, probe(problem, algorithm.batch)) if probes else wire
     at = resume or Checkpoint(algorithm.init(problem.start), Keeper(), 0.0)
@@ -108,24 +116,28 @@ def simulate(
     rows = list(earlier)
     chosen = {last}.union(evaluate_at or range(0, last, evaluate_every))
 
-    def observe(state: State) -> None:
+    def observe(state: State) -> bool:
         done = int(state.round)
-        if done in chosen:
+        over = stream is not None and stream.ended is not None
+        if (done in chosen or over) and _new(rows, done):
             row = state_row(state) | judge.row(state.w) | _sent(wire, done, probing, probes)
             rows.append(row | {"seconds": time.perf_counter() - begun})
             _check_finite(rows[-1])
             keeper.see(state.w, rows[-1])
             if on_row:
                 on_row(rows[-1])
-        if on_checkpoint and checkpoint_every and (done % checkpoint_every == 0 or done == last):
+        due = checkpoint_every and (done % checkpoint_every == 0 or done == last or over)
+        if on_checkpoint and due:
             on_checkpoint(Checkpoint(state, replace(keeper), time.perf_counter() - begun))
+        return over
 
     first = int(at.state.round)
     stops = chosen.union(range(0, last, checkpoint_every) if checkpoint_every else ())
     first_stop = 0 if resume is None else first + 1
     ahead = sorted(stop for stop in stops if first_stop <= stop <= last)
     state = run(engine, at.state, ahead, observe)
-    return conclude(problem, judge, keeper, state, rows)
+    result = conclude(problem, judge, keeper, state, rows)
+    return replace(result, notes=_end(stream, int(state.round), last) + result.notes)
 
 
 def conclude(
@@ -164,6 +176,34 @@ def conclude(
 
 OWN = {"round", "slack", "multipliers", "bytes_up", "bytes_down", "bytes_peer", "seconds"}
 """What describes the run as a whole, not the model that it returns."""
+
+
+def _parties(
+    problem: Problem,
+    clients: Rows | Columns | Streams | Sequence[Mapping[str, np.ndarray]],
+    algorithm: Algorithm,
+) -> tuple[Streaming | None, Rows | Columns, Rows | Columns]:
+    """The stream if it is one, who takes part, and the rows on which models are judged."""
+    if isinstance(clients, Streams):
+        return Streaming(problem, clients, algorithm), clients.sample, clients.check
+    parties = clients if isinstance(clients, Rows | Columns) else Rows.of(clients)
+    return None, parties, parties
+
+
+def _new(rows: Sequence[Row], done: int) -> bool:
+    """This round is not evaluated yet (it is if a stream ends right after an evaluation)."""
+    return not rows or bool(rows[-1]["round"] != done)
+
+
+def _end(stream: Streaming | None, done: int, last: int) -> list[str]:
+    """What ended the training early, if anything did."""
+    if stream is None or stream.ended is None:
+        return []
+    client, rows = stream.ended
+    return [
+        f"client {client}'s rows ended after {rows:,} rows, in round {done + 1:,} of {last:,}: "
+        f"the model was trained for {done:,} rounds; give it more rows or ask for fewer rounds"
+    ]
 
 
 def _check_finite(row: Row) -> None:

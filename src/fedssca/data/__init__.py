@@ -1,9 +1,11 @@
-"""Data: load it by name or from a file, fetch it, and share it out over clients."""
+"""Data: load it by name or from a file, fetch it, share it out over clients, or let it stream."""
 
 from fedssca.data.dataset import Dataset, check
 from fedssca.data.fetch import Status, cache_folder, get, status
 from fedssca.data.load import NAMES, load
+from fedssca.data.sources import follow_csv, from_queue
 from fedssca.data.split import Columns, Rows, by_feature, by_sample
+from fedssca.data.stream import Streams
 
 __all__ = [
     "NAMES",
@@ -11,10 +13,13 @@ __all__ = [
     "Dataset",
     "Rows",
     "Status",
+    "Streams",
     "by_feature",
     "by_sample",
     "cache_folder",
     "check",
+    "follow_csv",
+    "from_queue",
     "get",
     "load",
     "status",

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 
 from fedssca.algorithm import Algorithm
 from fedssca.data.split import Columns, Rows
+from fedssca.data.stream import Streams
 from fedssca.errors import UserError
 from fedssca.problem import Problem
 
 __all__ = ["check_fit"]
 
 
-def check_fit(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> None:
+def check_fit(problem: Problem, clients: Rows | Columns | Streams, algorithm: Algorithm) -> None:
     """Raise a UserError that names what does not fit, and the client."""
     batch = algorithm.batch
     if batch < 1:
         raise UserError(f"batch = {batch}: it must be at least 1")
     if algorithm.cohort is not None:
-        if not isinstance(clients, Rows):
+        if isinstance(clients, Columns):
             raise UserError(
                 "cohort: parties that hold columns are needed in every round, leave it out"
             )
@@ -27,6 +29,9 @@ def check_fit(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -
                 f"the cohort is drawn from {algorithm.cohort.clients} clients, "
                 f"but {clients.count} hold data"
             )
+    if isinstance(clients, Streams):
+        _check_proof(problem, clients)
+        return
     if isinstance(clients, Rows):
         least = min(clients.sizes)
         if batch > least:
@@ -68,3 +73,19 @@ def check_fit(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -
                 f"party {number} holds other columns than the problem's features[{number}]: "
                 "build the problem with features=clients.blocks"
             )
+
+
+def _check_proof(problem: Problem, clients: Streams) -> None:
+    """Limits on single clients cannot be judged on held-out rows that belong to nobody."""
+    if clients.check.count == clients.count:
+        return
+    row = {name: column[:1] for name, column in clients.check.columns.items()}
+    try:
+        jax.eval_shape(problem.terms, problem.start, row)
+    except KeyError as error:
+        if error.args != ("client",):
+            raise
+        raise UserError(
+            "the problem looks at who holds a row, so check must say it too: give Rows with one "
+            f"part for each of the {clients.count} clients"
+        ) from None

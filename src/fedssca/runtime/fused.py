@@ -11,7 +11,8 @@ message. `runtime.local` is the twin that moves real messages; tests hold the tw
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,10 @@ from fedssca.problem import Array, Batch, Problem
 from fedssca.runtime.check import check_fit
 from fedssca.sampling import Population, batch_indices, words
 
-__all__ = ["Fused"]
+__all__ = ["Draw", "Fused", "Joined"]
+
+Draw: TypeAlias = Callable[[Request], Array]
+"""A request -> the row numbers of its batches, (clients asked, steps * batch)."""
 
 TILE = 3_000
 """Rows that go through one product together: as floats they stay near the processor."""
@@ -50,7 +54,8 @@ class Fused:
 
         def advance(columns: Batch, table: Batch, seed: Array, state: State, until: Array) -> State:
             there = people._replace(size=table["size"][:, None], side=table["side"][:, None])
-            parties = _Joined(problem, algorithm, seed, columns, there, table)
+            draw = _at_random(algorithm, seed, there, table)
+            parties = Joined(problem, algorithm, columns, table["share"], draw)
             return jax.lax.while_loop(
                 lambda s: s.round < until, lambda s: one_round(algorithm, parties, s), state
             )
@@ -84,38 +89,48 @@ def _table(clients: Rows | Columns) -> dict[str, np.ndarray]:
     }
 
 
-class _Joined:
-    """The `Parties` of a traced round: one call, one message, already summed."""
+def _at_random(algorithm: Algorithm, seed: Array, people: Population, table: Batch) -> Draw:
+    """Without replacement from each client's own rows, which begin at its offset."""
+
+    def draw(request: Request) -> Array:
+        first, who = table["offset"], people
+        numbers = jnp.arange(len(first))
+        if request.turnout:
+            numbers = request.turnout.asked
+            who, first = people.take(numbers), first[numbers]
+        index = batch_indices(seed, request.round, numbers, who, algorithm.batch, algorithm.steps)
+        place = index + first[:, None]
+        return table["order"][place] if "order" in table else place
+
+    return draw
+
+
+class Joined:
+    """The `Parties` of a traced round: one call, one message, already summed.
+
+    Where the rows of a round lie in `columns` is the matter of `draw`; client i weighs `share[i]`.
+    """
 
     phases: tuple[str, ...] = ("reply",)
     aggregator = plain_sum
 
     def __init__(
-        self,
-        problem: Problem,
-        algorithm: Algorithm,
-        seed: Array,
-        columns: Batch,
-        people: Population,
-        table: Batch,
+        self, problem: Problem, algorithm: Algorithm, columns: Batch, share: Array, draw: Draw
     ) -> None:
-        self._problem, self._algorithm, self._seed = problem, algorithm, seed
-        self._columns, self._people, self._table = columns, people, table
+        self._problem, self._algorithm, self._draw = problem, algorithm, draw
+        self._columns, self._share = columns, share
 
     def call(self, phase: str, request: Request) -> Sequence[Message]:
         """The batches of round t, joined (or client by client for local steps)."""
         del phase
-        algorithm, people = self._algorithm, self._people
-        offset, share = self._table["offset"], self._table["share"].astype(request.w.dtype)
-        numbers, answers = jnp.arange(len(offset)), jnp.ones(len(offset), bool)
+        algorithm, share = self._algorithm, self._share.astype(request.w.dtype)
+        numbers, answers = jnp.arange(len(share)), jnp.ones(len(share), bool)
         if request.turnout:
             numbers, answers = request.turnout
-            people, offset, share = people.take(numbers), offset[numbers], share[numbers]
-        index = batch_indices(
-            self._seed, request.round, numbers, people, algorithm.batch, algorithm.steps
-        )
+            share = share[numbers]
+        index = self._draw(request)
         drawn: Batch = {
-            "row": self._places(index + offset[:, None]),
+            "row": index,
             "client": jnp.broadcast_to(numbers[:, None], index.shape),
             "weight": jnp.broadcast_to(share[:, None] / algorithm.batch, index.shape),
         }
@@ -134,10 +149,6 @@ class _Joined:
             drawn = jax.tree.map(jnp.ravel, drawn)
             return [summed(reply, _tiles(drawn)) if index.size > TILE else reply(drawn)]
         return [summed(answer, (answers, drawn))]
-
-    def _places(self, index: Array) -> Array:
-        """Where rows lie that are numbered client by client."""
-        return self._table["order"][index] if "order" in self._table else index
 
 
 def _tiles(drawn: Batch) -> Batch:
