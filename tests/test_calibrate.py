@@ -86,6 +86,9 @@ def test_step_sizes_scale_with_the_curvature_and_shorten_in_noise() -> None:
     np.testing.assert_allclose(tau([1.0, 2.0], 50.0), quiet)
     assert (tau([1.0, 2.0], 1.0) > 2 * quiet).all()
     assert (tau([0.0, 0.0], 1.0) > 0).all()
+    far, near = (step_sizes(np.ones(2), 1e6, 100, span=span).tau[0] for span in (100.0, 16.0))
+    assert far == step_sizes(np.ones(2), 1e6, 100).tau[0]
+    assert near == pytest.approx(2 * far, rel=0.01), "a step of 4 / L where 8 / L is usual"
     steps = step_sizes(np.ones(1), 1.0, 100)
     assert float(steps.rho(1)) == 1.0
     assert float(steps.gamma(100)) == 0.0

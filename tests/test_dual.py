@@ -221,7 +221,7 @@ def test_a_convex_problem_is_solved_within_its_limits(count: int, columns: bool)
     square = np.square(X @ w - Y)
     values = [square.mean(), GROUP @ square / GROUP.sum(), (X @ w).mean()]
     assert all(f <= limit + 1e-12 for f, limit in zip(values, LIMITS[count], strict=False))
-    assert found.final["objective"] == pytest.approx(w @ w)
+    assert found.final["objective"] == pytest.approx(found.w @ found.w)
     best = optimum(count)
     assert best > 0.1
     assert best * (1 - 1e-6) <= found.final["objective"] <= best * 1.02

@@ -29,6 +29,9 @@ REACH = 8.0
 """Curvature times the length of an averaged step. Above 25 the iteration is unstable."""
 QUIET = 0.3
 """Steps shorten when |gradient|^2 / noise falls below 1 / QUIET."""
+STRIDE = 0.25
+"""The longest averaged step, in lengths of w(1). The curvature of a narrow network, which has far
+to go from a small w(1), grows several times over on the way."""
 
 
 class StepSizes(NamedTuple):
@@ -53,9 +56,16 @@ class Probe(NamedTuple):
 
 
 def step_sizes(
-    curvature: np.ndarray, snr: float, horizon: int, rho: float = RHO, gamma: float = GAMMA
+    curvature: np.ndarray,
+    snr: float,
+    horizon: int,
+    rho: float = RHO,
+    gamma: float = GAMMA,
+    span: float = float("inf"),
 ) -> StepSizes:
     """tau_m such that an averaged step is REACH / curvature_m long, shorter in heavy noise.
+
+    `span` is curvature |w(1)| / |gradient|: no averaged step is longer than STRIDE |w(1)|.
 
     A term that is flat at the start (a rate, where all scores are equal) will not stay so: no
     curvature counts for less than half of the largest.
@@ -63,7 +73,7 @@ def step_sizes(
     One round moves w by gamma rho / (2 tau) g and goes on moving it with momentum
     beta = (1 - rho)(1 - gamma), so by gamma rho / (2 tau (1 - beta)) g in all.
     """
-    reach = REACH * min(1.0, QUIET * snr)
+    reach = min(REACH, STRIDE * span) * min(1.0, QUIET * snr)
     share = gamma * rho / (1 - (1 - rho) * (1 - gamma))
     tau = np.maximum(curvature, 0.5 * curvature.max(initial=1e-6)) * share / (2 * reach)
     return StepSizes(
@@ -96,7 +106,7 @@ def calibrate(
         opposites(problem)[1],
         norm_objective=not problem.combine[0].any(),
     )
-    found_steps = step_sizes(curvature, snr, horizon, rho, gamma)
+    found_steps = step_sizes(curvature, snr, horizon, rho, gamma, _span(found, problem.start))
     return found_steps._replace(opening=tuple(float(f"{nu:.3g}") for nu in np.asarray(first)))
 
 
@@ -146,6 +156,12 @@ def probe(problem: Problem, batch: int) -> Algorithm:
         )
 
     return Algorithm("probe", batch, 1, init, request, reply, update)
+
+
+def _span(found: Probe, w: Array) -> float:
+    """curvature |w(1)| / |gradient|; models that start at 0 are taken for convex: no bound."""
+    length, slope = float(jnp.linalg.norm(w)), float(jnp.linalg.norm(found.base, axis=1).max())
+    return float(found.curvature.max()) * length / slope if length > 0 < slope else float("inf")
 
 
 def _blend(rows: Array, measure: Array) -> Array:

@@ -76,22 +76,27 @@ def lemma1(constraint: Quadratic, penalty: ArrayLike) -> Solution:
 
     With D = |b|^2 - 4 t C the multiplier is (|b| / sqrt(D) - 1) / t clipped to [0, c], or c where
     D <= 0, and w = -v b / (2 (1 + v t)). Written as 4 C / (sqrt(D) (|b| + sqrt(D))) it holds at
-    t = 0 too, and with |b|^2 divided out nothing overflows.
+    t = 0 too, and with |b|^2 divided out nothing overflows. Only two sums and w pass over b: the
+    constraint at w = -k b is C - k |b|^2 + t k^2 |b|^2.
     """
+    dtype = constraint.linear.dtype
+    largest = jnp.max(jnp.abs(constraint.linear))
     with jax.enable_x64(True):
-        constant, linear, curvature = _widen(constraint)
-        row = Quadratic(constant.reshape(1), linear.reshape(1, -1), curvature.reshape(1))
-        c, largest = jnp.asarray(penalty, linear.dtype), jnp.max(jnp.abs(linear))
-        unit = jnp.where(largest > 0, largest, 1)
-        length = jnp.where(largest > 0, unit * jnp.linalg.norm(row.linear / unit), 1)
-        ratio = row.constant / length / length
-        share = 1 - 4 * row.curvature * ratio  # D / |b|^2
-        reachable = (largest > 0) & (share > 0)
+        constant, linear, t = (part.reshape(-1) for part in _widen(constraint))
+        c, there = jnp.asarray(penalty, linear.dtype), largest > 0
+        unit = jnp.where(there, largest, 1).astype(linear.dtype)
+        length = jnp.where(there, unit * jnp.sqrt(jnp.sum(jnp.square(linear / unit))), 1)
+        ratio = constant / length / length
+        share = 1 - 4 * t * ratio  # D / |b|^2
+        reachable = there & (share > 0)
         root = jnp.sqrt(jnp.where(reachable, share, 1))
         price = jnp.where(reachable, 4 * ratio / (root * (1 + root)), c)
-        v = jnp.where(row.constant > 0, jnp.minimum(price, c), 0)
-        norm = Quadratic(jnp.zeros_like(c), jnp.zeros_like(row.linear[0]), jnp.ones_like(c))
-        return _recover(norm, row, c, v, constraint.linear)
+        v = jnp.where(constant > 0, jnp.minimum(price, c), 0)
+        k = v / (2 * (1 + v * t))
+        norm = jnp.where(there, k * length, 0)  # |w|
+        value = constant - norm * length + t * norm * norm
+        numbers = jnp.maximum(value, 0), v, _gap(value, v, c)
+        return Solution((-k * linear).astype(dtype), *(number.astype(dtype) for number in numbers))
 
 
 def _widen(q: Quadratic) -> Quadratic:

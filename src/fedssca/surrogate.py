@@ -102,7 +102,8 @@ def stack(problem: Problem, rows: np.ndarray, c: Array, b: Array, curvature: Arr
     """All M + 1 surrogates, limits subtracted; F_m outside `rows` have only their known term."""
     count = problem.constraints + 1
     constant = jnp.zeros(count, b.dtype).at[rows].set(c)
-    linear = b if len(rows) == count else jnp.zeros((count, b.shape[1]), b.dtype).at[rows].set(b)
+    of = {int(row): b[i] for i, row in enumerate(rows)}
+    linear = b if len(of) == count else jnp.stack([of.get(m, 0 * b[0]) for m in range(count)])
     limits = np.concatenate([[0.0], problem.limits])
     return Quadratic(constant - cast(limits, b), linear, curvature)
 

@@ -102,7 +102,10 @@ def measure(
                     continue
                 tick(f"{name}, cycle {cycle + 1} of {cycles}")
                 own = {"seed": cycle, "variant": name.partition("-")[2]}
-                answer = ask(command, files | asdict(plan) | own, Path(place), timeout)
+                settings = files | asdict(plan) | own
+                answer = ask(command, settings, Path(place), timeout)
+                if not isinstance(answer, Answer):  # ports and start-ups fail now and then
+                    answer = ask(command, settings, Path(place), timeout)
                 if isinstance(answer, Answer):
                     answers[name].append(answer)
                 elif name == OURS:
