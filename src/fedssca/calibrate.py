@@ -29,7 +29,7 @@ REACH = 8.0
 """Curvature times the length of an averaged step. Above 25 the iteration is unstable."""
 QUIET = 0.3
 """Steps shorten when |gradient|^2 / noise falls below 1 / QUIET."""
-STRIDE = 0.25
+STRIDE = 0.3
 """The longest averaged step, in lengths of w(1). The curvature of a narrow network, which has far
 to go from a small w(1), grows several times over on the way."""
 
@@ -159,9 +159,10 @@ def probe(problem: Problem, batch: int) -> Algorithm:
 
 
 def _span(found: Probe, w: Array) -> float:
-    """curvature |w(1)| / |gradient|; models that start at 0 are taken for convex: no bound."""
-    length, slope = float(jnp.linalg.norm(w)), float(jnp.linalg.norm(found.base, axis=1).max())
-    return float(found.curvature.max()) * length / slope if length > 0 < slope else float("inf")
+    """The largest curvature |w(1)| / |gradient|; models that start at 0 are taken for convex."""
+    slope, bend = np.asarray(jnp.linalg.norm(found.base, axis=1)), np.asarray(found.curvature)
+    known, length = slope > 0, float(jnp.linalg.norm(w))
+    return float((bend[known] / slope[known]).max()) * length if length and known.any() else np.inf
 
 
 def _blend(rows: Array, measure: Array) -> Array:
