@@ -33,7 +33,7 @@ from fedssca.ssca import ssca
 from fedssca.steered import steered_ssca
 from fedssca.surrogate import Surrogate, first_order
 
-__all__ = ["RUNTIMES", "Engine", "Job", "build", "load_dataset", "share_out"]
+__all__ = ["RUNTIMES", "Engine", "Job", "build", "load_dataset", "plan", "share_out"]
 
 RUNTIMES: dict[str, Any] = {"fused": Fused, "local": Local}
 LEAST = {
@@ -77,12 +77,24 @@ def build(
     `clients` given nothing is shared out, and `engine` probes them in place of the config's
     runtime.
     """
-    _check_ranges(config)
-    choose(RUNTIMES, config.run.runtime, "run.runtime")
-    choose({"float32": 0, "float64": 0}, config.run.precision, "run.precision")
+    _check_names(config)
     dataset = dataset or load_dataset(config)
     clients = clients or share_out(config.data, dataset, config.run.seed)
-    problem = classifier(
+    problem = _problem(config, dataset, clients)
+    config = _calibrated(config, problem, clients, engine or RUNTIMES[config.run.runtime])
+    return _job(config, dataset, clients, problem)
+
+
+def plan(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> Job:
+    """The same for step sizes as they are: nothing is probed, and `build` does the warning."""
+    _check_names(config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _job(config, dataset, clients, _problem(config, dataset, clients))
+
+
+def _problem(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> Problem:
+    return classifier(
         _model(config, dataset),
         [c for entry in config.problem.constraint for c in _limits(entry, dataset, clients)],
         objective=config.problem.objective,
@@ -90,7 +102,9 @@ def build(
         features=clients.blocks if isinstance(clients, Columns) else None,
         seed=config.run.seed,
     )
-    config = _calibrated(config, problem, clients, engine or RUNTIMES[config.run.runtime])
+
+
+def _job(config: cfg.Config, dataset: Dataset, clients: Rows | Columns, problem: Problem) -> Job:
     algorithm = _in_cohorts(config, clients, _algorithm(config, problem))
     check_fit(problem, clients, algorithm)
     if isinstance(clients, Columns) and clients.collection == "open":
@@ -103,6 +117,13 @@ def choose(table: dict[str, Any], name: str, key: str) -> Any:
     if name not in table:
         raise UserError(f"{key} = {name!r} is unknown: {cfg.nearest(name, table)}")
     return table[name]
+
+
+def _check_names(config: cfg.Config) -> None:
+    """Ranges, and names that are chosen from a list."""
+    _check_ranges(config)
+    choose(RUNTIMES, config.run.runtime, "run.runtime")
+    choose({"float32": 0, "float64": 0}, config.run.precision, "run.precision")
 
 
 def _check_ranges(config: cfg.Config) -> None:
@@ -131,7 +152,7 @@ def _warn_open(problem: Problem) -> None:
     warnings.warn(
         f'data.collection = "open": every party sends the server {what}; '
         'use "exchange" where features are private',
-        stacklevel=3,
+        stacklevel=4,
     )
 
 
