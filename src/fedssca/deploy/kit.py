@@ -82,6 +82,15 @@ class Kit:
         return str(self._settings["admin"]["username"]) if self.kind == "submit" else "server"
 
     @property
+    def sites(self) -> list[str]:
+        """All sites of the project in their order; the submitter's kit knows them."""
+        file = self.path / "sites.json"
+        try:
+            return list(map(str, json.loads(file.read_text())))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{file} cannot be read ({error}): is the kit complete?") from error
+
+    @property
     def address(self) -> str:
         """host:port of the server."""
         if self.kind == "submit":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import shutil
 import tempfile
@@ -92,6 +93,7 @@ def provision(project: Project, out: Path) -> dict[str, Path]:
         for party, name in parties.items():
             shutil.move(made / "prod_00" / name, out / party)
         shutil.move(made / "state", out / "ca")
+    (out / "submit" / "sites.json").write_text(json.dumps(project.sites))
     for folder in (*parties, "ca"):
         (out / folder).chmod(0o700)
     return {party: out / party for party in (*parties, "ca")}
