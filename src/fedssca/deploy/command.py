@@ -257,7 +257,7 @@ def _stand(kit: Any, environment: dict[str, str], what: str) -> None:
     from fedssca.deploy.kit import running
 
     process = kit.start(environment)
-    with running([process]):
+    with running({kit.name: process}):
         _say(f"{what}; log: {kit.log}; Ctrl-C ends it")
         try:
             while process.poll() is None:

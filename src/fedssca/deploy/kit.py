@@ -11,7 +11,7 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -156,15 +156,15 @@ class Kit:
 
 
 @contextmanager
-def running(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+def running(processes: Mapping[str, subprocess.Popen[bytes]]) -> Iterator[None]:
     """However this block is left, the processes in it have ended; their jobs end with them."""
     try:
         yield
     finally:
-        for process in processes:
+        for process in processes.values():
             with suppress(OSError):
                 process.terminate()
-        for process in processes:
+        for process in processes.values():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(5)
             if process.poll() is None:

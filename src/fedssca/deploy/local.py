@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,10 +24,23 @@ class Field(NamedTuple):
 
     kits: dict[str, Kit]
     sites: list[str]
+    files: dict[str, Path]
+    """Each site's site.toml."""
+    processes: dict[str, subprocess.Popen[bytes]]
+
+    def start(self, party: str, environment: dict[str, str] | None = None) -> None:
+        """Start a party, or start it again."""
+        more = {SITE_FILE: str(self.files[party])} if party in self.files else {}
+        self.processes[party] = self.kits[party].start(more | (environment or {}))
 
 
 @contextmanager
-def field(config: Config, sites: int, logs: Path | None = None) -> Iterator[Field]:
+def field(
+    config: Config,
+    sites: int,
+    logs: Path | None = None,
+    environment: dict[str, str] | None = None,
+) -> Iterator[Field]:
     """A server and `sites` sites for the data of a simulated run; all gone at the end.
 
     What the processes said is left in `logs` when the block ends in an error.
@@ -37,12 +51,12 @@ def field(config: Config, sites: int, logs: Path | None = None) -> Iterator[Fiel
         files = give_out(config, sites, folder / "data")
         made = provision(Project("local", "localhost", free_port(), names), folder / "kits")
         kits = {party: Kit(made[party]) for party in ("server", "submit", *names)}
-        children = [kits["server"].start()]
-        with running(children):
-            for name, file in zip(names, files, strict=True):
-                children.append(kits[name].start({SITE_FILE: str(file)}))
+        made_up = Field(kits, names, dict(zip(names, files, strict=True)), {})
+        with running(made_up.processes):
+            for party in ("server", *names):
+                made_up.start(party, environment)
             try:
-                yield Field(kits, names)
+                yield made_up
             except Exception:
                 if logs is not None:
                     logs.mkdir(parents=True, exist_ok=True)
