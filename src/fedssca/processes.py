@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["cores", "end_with_parent", "free_port", "ignoring_ctrl_c", "on_signal"]
+__all__ = ["COMMAND", "cores", "end_with_parent", "free_port", "ignoring_ctrl_c", "on_signal"]
+
+COMMAND = "FEDSSCA_COMMAND"
 
 
 def cores() -> list[int]:
@@ -43,16 +45,27 @@ def end_with_parent() -> None:
     """From now on this process ends within a second of the one that started it, come what may.
 
     A thread looks for it: the kernel's own signal goes by the thread that started a process, and
-    engines start processes from threads that come and go.
+    engines start processes from threads that come and go. The variable COMMAND names a process to
+    look for as well: the command that started it all, which may have ended before this began.
     """
-    parent = os.getppid()
+    parent, command = os.getppid(), int(os.environ.get(COMMAND, "0"))
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while os.getppid() == parent and (not command or _exists(command)):
             time.sleep(0.5)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="end-with-parent").start()
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def free_port() -> int:

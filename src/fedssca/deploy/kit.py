@@ -18,7 +18,7 @@ from typing import Any
 
 from fedssca.deploy import require_engine
 from fedssca.errors import UserError
-from fedssca.processes import end_with_parent
+from fedssca.processes import COMMAND, end_with_parent
 
 __all__ = ["Kit", "running"]
 
@@ -134,13 +134,14 @@ class Kit:
         """The engine of this kit as a child process that says what it says to `log`."""
         require_engine()
         self.prepare()
+        more = environment or {}
         with open(self.log, "ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "fedssca.deploy.kit", str(self.path)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "JAX_PLATFORMS": "cpu", **(environment or {})},
+                env=os.environ | {"JAX_PLATFORMS": "cpu", COMMAND: str(os.getpid())} | more,
                 cwd=self.path,
                 start_new_session=True,
             )

@@ -215,6 +215,9 @@ def _watch(desk: Desk, job: str, ticket: Ticket, out: Path, tell: Follower) -> d
     while True:
         try:
             said = desk.say(job, {"rows_from": shown})
+            ended = said["outcome"]["state"] in ("done", "failed", "away")
+            if said["rows"] or ended:
+                _fetch(desk, job, out, FILES if ended else FILES[:2])
         except Unready:
             _check_alive(desk.status(job), time.monotonic() - begun, out)
             time.sleep(PAUSE)
@@ -224,10 +227,7 @@ def _watch(desk: Desk, job: str, ticket: Ticket, out: Path, tell: Follower) -> d
         for event in said["events"][told:]:
             tell.say(f"round {event['round']}: {event['site']} {event['event']}")
         shown, told = shown + len(said["rows"]), len(said["events"])
-        if said["rows"]:
-            _fetch(desk, job, out, ("config.toml", "metrics.jsonl"))
-        if said["outcome"]["state"] in ("done", "failed", "away"):
-            _fetch(desk, job, out, FILES)
+        if ended:
             with suppress(Unready):
                 desk.say(job, {"taken": True})
             return dict(said["outcome"])
