@@ -95,7 +95,7 @@ def plan(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> Job:
 
 def _problem(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> Problem:
     return classifier(
-        _model(config, dataset),
+        model_of(config, dataset),
         [c for entry in config.problem.constraint for c in _limits(entry, dataset, clients)],
         objective=config.problem.objective,
         l2=config.problem.l2,
@@ -264,7 +264,8 @@ def share_out(data: cfg.Data, dataset: Dataset, seed: int) -> Rows | Columns:
     )
 
 
-def _model(config: cfg.Config, dataset: Dataset) -> Any:
+def model_of(config: cfg.Config, dataset: Dataset) -> Any:
+    """The network that a config names, for this data."""
     width, model = dataset.train["x"].shape[1], config.model
     shape: dict[str, Any] = {"scale": dataset.scale, "dtype": config.run.precision}
     table = {

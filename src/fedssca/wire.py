@@ -152,7 +152,7 @@ def arrays_of(tree: Any) -> dict[str, np.ndarray]:
 def tree_of(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """The tree again: every array must have the place, the shape and the dtype that `like` has.
 
-    A leaf of `like` of shape (-1,) leaves the length of its one axis open.
+    An axis of length -1 in `like` may have any length.
     """
     paths, structure = jax.tree.flatten_with_path(like)
     wanted = {jax.tree_util.keystr(path): leaf for path, leaf in paths}
@@ -161,7 +161,9 @@ def tree_of(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         raise WireError(f"arrays do not fit what is due: {', '.join(odd[:3])}")
     for name, leaf in wanted.items():
         got = arrays[name]
-        fits = got.ndim == 1 if leaf.shape == (-1,) else got.shape == leaf.shape
+        fits = got.ndim == len(leaf.shape) and all(
+            due in (-1, there) for due, there in zip(leaf.shape, got.shape, strict=True)
+        )
         if not fits or got.dtype != leaf.dtype:
             raise WireError(
                 f"array {name!r} is {got.dtype} of shape {got.shape}; due is {leaf.dtype} of shape "

@@ -137,6 +137,35 @@ def local(
             _see_through(desk, ticket, folder, config, False, 60.0, quiet, as_json)
 
 
+@app.command(epilog="Example: fedssca deploy predict runs/joint new.csv --out predictions.csv")
+def predict(
+    run: Annotated[Path, typer.Argument(help="The run directory of a complete deployed run.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="New rows (CSV, Parquet), where sites hold rows.")
+    ] = None,
+    kit: KitOption = Path("kits/submit"),
+    out: Annotated[Path | None, typer.Option(help="A CSV to write; default: stdout.")] = None,
+    wait: Wait = 600.0,
+) -> None:
+    """Predict: rows of a file, or (no file) the new rows that parties hold together."""
+    from fedssca.deploy.predict import predict_file, write_predictions
+
+    if file is not None:
+        answer = predict_file(run, file)
+    else:
+        require_engine()
+        from fedssca.deploy.kit import Kit
+        from fedssca.deploy.submit import Ticket, ask_for, open_desk
+
+        with open_desk(Kit.of(kit, "submit")) as desk:
+            answer = ask_for(desk, Ticket.read(run), run, "predict", wait)
+    if out is None:
+        write_predictions(answer, sys.stdout)
+        return
+    with open(out, "w", newline="") as stream:
+        write_predictions(answer, stream)
+
+
 @app.command(epilog="Example: fedssca deploy status --kit kits/submit")
 def status(kit: KitOption = Path("kits/submit"), as_json: Json = False) -> None:
     """Sites that are connected, and runs that are under way."""

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from fedssca.algorithm import Algorithm
 from fedssca.build import Job, build, plan
 from fedssca.config import Config, render
 from fedssca.deploy.census import Asked, Census, Facts, as_note, blank, merge, question
 from fedssca.deploy.crew import Away, Crew, Link
-from fedssca.deploy.judge import remote_judge
+from fedssca.deploy.judge import joint_scores, remote_judge
 from fedssca.deploy.party import fingerprint
 from fedssca.errors import UserError
 from fedssca.loop import Runtime
@@ -85,6 +86,27 @@ class Conductor:
             finally:
                 self._flush()
 
+    def predict(self) -> dict[str, Any]:
+        """Scores of the parties' new rows under the trained model of this run, (rows, classes)."""
+        if not self._vertical:
+            raise UserError("sites with rows have the whole model: fedssca deploy predict RUN FILE")
+        folder = RunDirectory.open(self._out)
+        if folder.result() is None:
+            raise UserError("this run is not complete: resume it first")
+        w = np.load(self._out / "model.npz")["w"]
+        with jax.enable_x64(self._config.run.precision == "float64"):
+            census = self._shake_hands()
+            job = self._prepare(self._config, census)
+            new = self._everyone("fresh", {"label": self._config.data.label})
+            for name, each in zip(self.crew.names, new, strict=True):
+                if each != new[0]:
+                    raise UserError(
+                        f"{name}: its new rows are not those of {self.crew.names[0]}: the same ids "
+                        "in the same order are needed"
+                    )
+            scores = joint_scores(self.crew, job, w, new[0]["rows"])
+        return {"labels": census.labels, "scores": scores.tolist()}
+
     def status(self, rows_from: int = 0) -> dict[str, Any]:
         """What the submitting side shows: rows it has not seen, sites, events, the round."""
         with self._lock:
@@ -122,7 +144,10 @@ class Conductor:
         result = carry_out(
             job, self._out, self._order.resume, seen, runtime=training, judge=judge, test=None
         )
-        return result | {"sites": self._order.sites, "live": len(crew.live)}
+        folder = RunDirectory.open(self._out)
+        text = json.dumps(as_note(census), indent=2)
+        folder.write("census.json", lambda file: file.write(text.encode()))
+        return result
 
     def _shake_hands(self) -> Census:
         """All sites fit, or one line that names the one that does not."""

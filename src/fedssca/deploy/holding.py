@@ -93,16 +93,32 @@ class Holding:
         sheet = self._sheet
         if census.columns and self._train is None and sheet.test is None:
             self._train = ~np.isin(np.arange(sheet.rows), census.test_rows)
-        if census.columns and not (sheet.x is not None and (sheet.scale or _bytes(sheet))):
-            own = self._encoding(alone=True)
-            moments = {n: joined_moments([m]) for n, m in own["moments"].items()}
-            census = replace(census, kinds=own["kinds"], moments=moments)
+        census = self._alone(census)
         whole = self._encoded(sheet, census)
         if sheet.test is not None:
             return whole, self._encoded(sheet.test, census)
         rows = self._rows()
         assert rows is not None
         return ({n: v[rows] for n, v in whole.items()}, {n: v[~rows] for n, v in whole.items()})
+
+    def fresh(self, sheet: Sheet, census: Census) -> tuple[dict[str, Array], Facts]:
+        """New rows, encoded as the training rows were, and what peers may know of them."""
+        if sheet.features != self._sheet.features:
+            raise UserError(f"the new rows have other columns: {', '.join(sheet.features[:5])}")
+        if sheet.ids is None:
+            raise UserError("the new rows have no ids: parties could not tell them apart")
+        ids = _digest(self._asked["run"], sheet.ids, None)
+        own = {"x": self._features(sheet, self._alone(census))}
+        return own, {"rows": sheet.rows, "ids": ids}
+
+    def _alone(self, census: Census) -> Census:
+        """Where parties hold columns each encodes its own, by its own training rows."""
+        sheet = self._sheet
+        if not census.columns or (sheet.x is not None and (sheet.scale or _bytes(sheet))):
+            return census
+        own = self._encoding(alone=True)
+        moments = {n: joined_moments([m]) for n, m in own["moments"].items()}
+        return replace(census, kinds=own["kinds"], moments=moments)
 
     def _encoded(self, sheet: Sheet, census: Census) -> dict[str, Array]:
         out: dict[str, Array] = {"x": self._features(sheet, census)}

@@ -19,7 +19,7 @@ from fedssca.metrics import CHUNK, Evaluator, Sums, judge_of
 from fedssca.problem import Array
 from fedssca.runtime.nvflare import Deployed
 
-__all__ = ["remote_judge"]
+__all__ = ["joint_scores", "remote_judge"]
 
 
 def remote_judge(crew: Crew, job: Job, held: int) -> Evaluator:
@@ -70,8 +70,6 @@ class _Columns:
         assert isinstance(job.clients, Columns)
         self._crew, self._job, self._held = crew, job, held
         self.total = job.clients.total
-        self._due = [shapes_of("measure", job, i).answer for i in range(job.clients.count)]
-        self._speaker = speaker_of(job.clients)
         self._slopes = Deployed(crew, "slope", job, algorithm_of("slope", job))
         self._serial = count(1)
 
@@ -91,31 +89,43 @@ class _Columns:
         return np.asarray(total)
 
     def _chunk(self, w: Array, rows: np.ndarray, test: int) -> Any:
-        split, serial = self._job.problem.vertical, next(self._serial)
-        assert split is not None
-        point = np.asarray(w)
-        common = {
-            "round": np.asarray(serial, np.int32),
-            "indices": rows,
-            "w0": point[split.blocks[0]],
-            "weights": (),
-            "test": np.asarray(test, np.int32),
-        }
-        asked: dict[int, Any] = {
-            number: common | {"w": point[split.blocks[number + 1]]}
-            for number in range(len(self._due))
-        }
-        for phase in phases_of("measure", self._job.clients):
-            last = phase == "reply"
-            found = self._crew.call(
-                f"measure/{phase}",
-                serial,
-                asked,
-                lambda n: self._due[n] if last else (),  # noqa: B023
-            )
-            self._crew.all_or_away(found, serial)
-            asked = dict.fromkeys(asked, ())
-        return found[self._speaker]
+        part = {"test": np.asarray(test, np.int32)}
+        return _together(self._crew, self._job, "measure", w, rows, next(self._serial), part)
+
+
+def joint_scores(crew: Crew, job: Job, w: Array, rows: int) -> np.ndarray:
+    """Scores of new rows that parties hold together, as the one who speaks for all adds them."""
+    parts = [
+        _together(crew, job, "predict", w, chunk, serial, {})["scores"]
+        for serial, chunk in enumerate(_chunks(rows), 1)
+    ]
+    return np.concatenate(parts)
+
+
+def _together(
+    crew: Crew, job: Job, name: str, w: Array, rows: np.ndarray, serial: int, more: dict[str, Any]
+) -> Any:
+    """One exchange on a chunk of rows; what the party that speaks for all answers."""
+    split, point = job.problem.vertical, np.asarray(w)
+    assert split is not None
+    assert isinstance(job.clients, Columns)
+    common = {
+        "round": np.asarray(serial, np.int32),
+        "indices": rows,
+        "w0": point[split.blocks[0]],
+        "weights": (),
+    }
+    asked: dict[int, Any] = {
+        number: common | more | {"w": point[split.blocks[number + 1]]}
+        for number in range(job.clients.count)
+    }
+    due = [shapes_of(name, job, number).answer for number in asked]
+    for phase in phases_of(name, job.clients):
+        answer: list[Any] = due if phase == "reply" else [()] * len(due)
+        found = crew.call(f"{name}/{phase}", serial, asked, answer.__getitem__)
+        crew.all_or_away(found, serial)
+        asked = dict.fromkeys(asked, ())
+    return found[speaker_of(job.clients)]
 
 
 def _chunks(rows: int) -> Iterator[np.ndarray]:

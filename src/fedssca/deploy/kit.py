@@ -25,7 +25,15 @@ __all__ = ["Kit", "running"]
 PARTS = "fedssca.deploy.parts."
 TOPIC = "fedssca"
 """The name of the submitting side's commands to a job."""
-FILES = ("config.toml", "metrics.jsonl", "sites.jsonl", "events.jsonl", "model.npz", "result.json")
+FILES = (
+    "config.toml",
+    "metrics.jsonl",
+    "sites.jsonl",
+    "events.jsonl",
+    "model.npz",
+    "census.json",
+    "result.json",
+)
 """What the submitting side takes home, the result last."""
 SITE_FILE = "FEDSSCA_SITE"
 """The variable that tells a job's process where its site.toml is."""

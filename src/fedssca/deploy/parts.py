@@ -41,8 +41,11 @@ WAITING = 120.0
 class Coordinator:
     """The server's part of a job: conducts the run and answers the submitting side meanwhile."""
 
-    def __init__(self, config: str, sites: list[str], run: str, resume: bool) -> None:
+    def __init__(
+        self, config: str, sites: list[str], run: str, resume: bool, task: str = "train"
+    ) -> None:
         self._text, self._sites, self._run, self._resume = config, sites, run, resume
+        self._task = task
         self._conductor: Conductor | None = None
         self._outcome: dict[str, Any] = {"state": "starting"}
         self._folder: Path | None = None
@@ -75,6 +78,8 @@ class Coordinator:
             text = RunDirectory.open(self._folder).config if resume else self._text
             order = Order(parse(text), self._sites, bytes.fromhex(self._run), resume)
             self._conductor = Conductor(order, CollabLink(), self._folder)
+            if self._task == "predict":
+                return {"state": "done", "answer": self._conductor.predict()}
             self._conductor.run()
         except Away as away:
             return {"state": "away", "sites": away.sites, "message": str(away)}

@@ -2,6 +2,7 @@
 
 facts     what the site says of its data
 prepare   the problem, built here as at the server; its fingerprint goes back
+fresh     how many new rows there are to predict
 <stage>/<phase>   a phase of a round; letters to peers leave through `post`
 """
 
@@ -21,8 +22,8 @@ from fedssca.config import parse, render
 from fedssca.data import Columns
 from fedssca.deploy.census import Census, blank
 from fedssca.deploy.holding import Holding
-from fedssca.deploy.sheet import Source, read_sheet
-from fedssca.deploy.stages import Stage, phases_of, shapes_of, stage
+from fedssca.deploy.sheet import Source, fresh_rows, read_sheet
+from fedssca.deploy.stages import STAGES, Stage, phases_of, shapes_of, stage
 from fedssca.errors import UserError
 from fedssca.wire import Letter, WireError, arrays_of, decode, encode, note, read_note, tree_of
 
@@ -44,6 +45,7 @@ class Party:
         self._stages: dict[str, tuple[Stage, Any]] = {}
         self._asked: tuple[str, int, Any] = ("", 0, None)
         self._parts: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] | None = None
+        self._new: dict[str, np.ndarray] = {}
         self._early: dict[tuple[str, int], dict[int, np.ndarray]] = {}
         self._lock, self._mail = threading.Lock(), threading.Lock()
 
@@ -73,13 +75,20 @@ class Party:
     def _answer(self, letter: Letter, post: Post) -> dict[str, np.ndarray]:
         if letter.kind == "facts":
             asked = read_note(letter)
-            self._run = letter.run
+            self._run, self._parts = letter.run, None
             self._holding = Holding(read_sheet(self._source, asked["label"]), asked)
             return note(self._holding.facts(self._secure))
         if letter.run != self._run:
             raise WireError(f"a letter of another run came to {self._name}")
         if letter.kind == "prepare":
             return note(self._prepare(read_note(letter)))
+        if letter.kind == "fresh":
+            if self._holding is None or self._census is None:
+                raise WireError("fresh came before prepare")
+            sheet = fresh_rows(self._source, read_note(letter)["label"])
+            self._new, said = self._holding.fresh(sheet, self._census)
+            self._stages.pop("predict", None)
+            return note(said)
         return self._phase(letter, post)
 
     def _prepare(self, told: dict[str, Any]) -> dict[str, Any]:
@@ -101,18 +110,18 @@ class Party:
         if job is None or census is None or self._parts is None:
             raise WireError(f"{letter.kind} came before prepare")
         phases = phases_of(name, job.clients)
-        if phase not in phases or name not in ("train", "probe", "measure", "slope"):
+        if phase not in phases or name not in STAGES:
             raise WireError(f"there is no phase {letter.kind!r}")
         number, key = census.names.index(self._name), (name, letter.round)
         if name not in self._stages:
             due = shapes_of(name, job, number).asked
-            self._stages[name] = stage(name, job, number, *self._parts), due
+            self._stages[name] = stage(name, job, number, *self._parts, self._new), due
         one, due = self._stages[name]
         if phase == phases[0]:
             with self._mail:
                 self._early = {k: v for k, v in self._early.items() if k[1] == letter.round}
             asked = tree_of(due, letter.arrays)
-            self._check_indices(asked)
+            self._check_indices(name, asked)
             self._asked = (*key, asked)
         elif self._asked[:2] != key:
             raise WireError(f"{letter.kind} of round {letter.round}: its first phase is missing")
@@ -133,10 +142,11 @@ class Party:
             )
         return {} if mine is None else arrays_of(mine)
 
-    def _check_indices(self, asked: Any) -> None:
+    def _check_indices(self, name: str, asked: Any) -> None:
         if not isinstance(asked, dict) or "indices" not in asked or self._parts is None:
             return
-        rows = len(self._parts[int(asked.get("test", 0)) & 1]["x"])
+        part = self._new if name == "predict" else self._parts[int(asked.get("test", 0)) & 1]
+        rows = len(part.get("x", ()))
         index = asked["indices"]
         if len(index) and not (index.min() >= 0 and index.max() < rows):
             raise WireError(f"row numbers outside 0 to {rows - 1} were asked for")

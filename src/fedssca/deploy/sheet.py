@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from fedssca.data.dataset import Array
 from fedssca.data.load import read_table
 from fedssca.errors import UserError
 
-__all__ = ["Sheet", "Source", "read_sheet", "read_source"]
+__all__ = ["Sheet", "Source", "fresh_rows", "read_sheet", "read_source"]
 
 BROKEN = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 
@@ -39,6 +39,8 @@ class Source:
     """Columns to leave out."""
     scale: float = 0.0
     """Arrays only: x is used as it is, times this. 0: standardised, or bytes over their maximum."""
+    predict: str = ""
+    """New rows for `deploy predict`: a file like `path`, without labels."""
 
 
 class Sheet(NamedTuple):
@@ -69,10 +71,21 @@ def read_source(file: Path) -> Source:
         raise UserError(f"{file}: give either path = <file>, or database = <URL> and query = <SQL>")
     if source.query and not source.database:
         raise UserError(f"{file}: query needs database = <SQLAlchemy URL, or env:NAME>")
-    if not source.path:
-        return source
-    place = file.absolute().parent / Path(source.path).expanduser()
-    return Source(**{**vars(source), "path": str(place)})
+    root = file.absolute().parent
+    places: dict[str, Any] = {
+        name: str(root / Path(getattr(source, name)).expanduser())
+        for name in ("path", "predict")
+        if getattr(source, name)
+    }
+    return replace(source, **places)
+
+
+def fresh_rows(source: Source, label: str) -> Sheet:
+    """The new rows that a site has for a joint prediction."""
+    if not source.predict:
+        raise UserError("no new rows: set predict = <file> in site.toml")
+    sheet = read_sheet(replace(source, path=source.predict, query=""), label)
+    return sheet._replace(y=None, test=None)
 
 
 def read_sheet(source: Source, label: str) -> Sheet:

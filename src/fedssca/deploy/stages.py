@@ -5,6 +5,7 @@
     measure   F_m and rates over all rows        sums over own rows; parties with columns: h_i of
                                                  a chunk goes to the one that speaks for all
     slope     gradients over all rows            sums over own rows; or a round on a chunk
+    predict   scores of new rows                 parties with columns only: as in measure
 
 Both ends call these functions with the same problem, so both know what must arrive.
 """
@@ -28,9 +29,10 @@ from fedssca.metrics import CHUNK, added, chunked, full_passes, held_out, shapes
 from fedssca.problem import Array, Batch, Problem, Terms
 from fedssca.surrogate import gradients
 
-__all__ = ["Shapes", "Stage", "algorithm_of", "phases_of", "shapes_of", "stage"]
+__all__ = ["STAGES", "Shapes", "Stage", "algorithm_of", "phases_of", "shapes_of", "stage"]
 
 Part = dict[str, np.ndarray]
+STAGES = ("probe", "train", "measure", "slope", "predict")
 
 
 class Stage(NamedTuple):
@@ -74,7 +76,7 @@ def phases_of(name: str, clients: Rows | Columns) -> tuple[str, ...]:
     """The phases of a stage, in order."""
     if isinstance(clients, Rows):
         return ("reply",)
-    if name == "measure":
+    if name in ("measure", "predict"):
         return ("share", "reply")
     return ("share", "reply") if clients.label_holder is None else ("share", "head", "reply")
 
@@ -109,6 +111,9 @@ def shapes_of(name: str, job: Job, number: int) -> Shapes:
         asked = whole | {"test": jax.ShapeDtypeStruct((), np.int32)}
         one, _ = _sums_shape(problem, clients)
         return Shapes(asked, one if speaks else ())
+    if name == "predict":
+        scores = {"scores": jax.ShapeDtypeStruct((-1, job.dataset.classes), w.dtype)}
+        return Shapes(whole, scores if speaks else ())
     request, message = shapes(problem, clients, algorithm_of(name, job))
 
     def piece(block: int) -> Message:
@@ -122,8 +127,8 @@ def shapes_of(name: str, job: Job, number: int) -> Shapes:
     return Shapes(whole | {"weights": request.weights}, {block: piece(block) for block in own})
 
 
-def stage(name: str, job: Job, number: int, train: Part, test: Part) -> Stage:
-    """The object that answers at site `number`."""
+def stage(name: str, job: Job, number: int, train: Part, test: Part, new: Part) -> Stage:
+    """The object that answers at site `number`; `new` rows are for predictions."""
     problem, clients = job.problem, job.clients
     if isinstance(clients, Rows):
         if name in ("measure", "slope"):
@@ -131,8 +136,9 @@ def stage(name: str, job: Job, number: int, train: Part, test: Part) -> Stage:
         algorithm, seed = algorithm_of(name, job), job.config.run.seed
         row = RowClient(number, problem, algorithm, train, clients.total, seed)
         return Stage(row.handle, _nobody)
-    if name == "measure":
-        judge = ColumnJudge(number, job, train, test)
+    if name in ("measure", "predict"):
+        parts = [train, test] if name == "measure" else [new]
+        judge = ColumnJudge(number, job, parts)
         return Stage(judge.handle, judge.receive)
     column = ColumnClient(number, problem, algorithm_of(name, job), train, clients.label_holder)
     return Stage(column.handle, column.receive)
@@ -175,19 +181,24 @@ def _row_sums(
 
 
 class ColumnJudge:
-    """Evaluates with peers, a chunk of rows at a time: all h_i go to the one who has labels."""
+    """Evaluates with peers, a chunk of rows at a time: all h_i go to the one who has labels.
 
-    def __init__(self, number: int, job: Job, train: Part, test: Part) -> None:
+    Rows of which nobody has labels are scored.
+    """
+
+    def __init__(self, number: int, job: Job, parts: list[Part]) -> None:
         assert job.problem.vertical is not None
         assert isinstance(job.clients, Columns)
         self._split, self._number = job.problem.vertical, number
         self._speaker = speaker_of(job.clients)
         self._parts = [
-            {name: jnp.asarray(column) for name, column in part.items()} for part in (train, test)
+            {name: jnp.asarray(column) for name, column in part.items()} for part in parts
         ]
         self._inbox: dict[int, Array] = {}
         self._local = jax.jit(self._split.locals[number])
         self._sums = jax.jit(partial(_chunk_sums, job.problem))
+        assert self._split.scores is not None
+        self._scores = jax.jit(self._split.scores)
 
     def receive(self, sender: int, payload: Any) -> None:
         """Take what a peer sent."""
@@ -195,7 +206,7 @@ class ColumnJudge:
 
     def handle(self, phase: str, asked: Any) -> Outgoing:
         """Share the chunk's h_i, then (the speaker only) add up."""
-        part, index = self._parts[int(asked["test"])], asked["indices"]
+        part, index = self._parts[int(asked.get("test", 0))], asked["indices"]
         if phase == "share":
             self._inbox = {}
             h = self._local(asked["w"], part["x"][index])
@@ -209,6 +220,8 @@ class ColumnJudge:
         if missing := [i for i, h in enumerate(hs) if h is None]:
             raise RuntimeError(f"no h from parties {missing} for this chunk")
         batch = {name: column[index] for name, column in part.items() if name != "x"}
+        if not batch:
+            return {SERVER: {"scores": self._scores(asked["w0"], hs)}}
         return {SERVER: self._sums(asked["w0"], hs, batch)}
 
 

@@ -22,7 +22,7 @@ from fedssca.deploy.kit import FILES, PARTS, TOPIC, Kit
 from fedssca.errors import UserError
 from fedssca.record import RunDirectory
 
-__all__ = ["Desk", "Follower", "Ticket", "follow", "open_desk"]
+__all__ = ["Desk", "Follower", "Ticket", "ask_for", "follow", "open_desk"]
 
 PAUSE = 0.5
 """Seconds between two looks at a job."""
@@ -137,10 +137,10 @@ class Desk:
             if missing:
                 time.sleep(PAUSE)
 
-    def submit(self, ticket: Ticket, resume: bool) -> str:
+    def submit(self, ticket: Ticket, resume: bool, task: str = "train") -> str:
         """Hand in a job; returns the engine's name for it."""
         with tempfile.TemporaryDirectory() as folder:
-            write_job(Path(folder) / "fedssca", ticket, resume)
+            write_job(Path(folder) / "fedssca", ticket, resume, task)
             job: str = self.ask(lambda session: session.submit_job(f"{folder}/fedssca"))
         return job
 
@@ -209,6 +209,20 @@ def follow(
         resume = True
 
 
+def ask_for(desk: Desk, ticket: Ticket, out: Path, task: str, wait: float) -> dict[str, Any]:
+    """A job that ends with an answer in place of a run; what it answers."""
+    desk.await_sites(ticket.sites, wait)
+    job = desk.submit(ticket, True, task)
+    silent = Follower(lambda row, live: None, lambda line: None)
+    try:
+        outcome = _watch(desk, job, ticket, out, silent)
+    finally:
+        desk.abort(job)
+    if outcome["state"] != "done":
+        raise UserError(outcome["message"])
+    return dict(outcome["answer"])
+
+
 def _watch(desk: Desk, job: str, ticket: Ticket, out: Path, tell: Follower) -> dict[str, Any]:
     """Rows as they come until the job has an outcome, then its files."""
     shown, told, begun = 0, 0, time.monotonic()
@@ -260,7 +274,7 @@ def _fetch(desk: Desk, job: str, out: Path, names: Sequence[str]) -> None:
                 break
 
 
-def write_job(folder: Path, ticket: Ticket, resume: bool) -> None:
+def write_job(folder: Path, ticket: Ticket, resume: bool, task: str = "train") -> None:
     """A job for the engine: it names installed classes, and no code comes with it."""
     config = folder / "app" / "config"
     config.mkdir(parents=True)
@@ -278,7 +292,7 @@ def write_job(folder: Path, ticket: Ticket, resume: bool) -> None:
             {
                 "id": "_server",
                 "path": f"{PARTS}Coordinator",
-                "args": {**ticket._asdict(), "resume": resume},
+                "args": {**ticket._asdict(), "resume": resume, "task": task},
             }
         ],
     }
