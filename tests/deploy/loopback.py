@@ -10,7 +10,7 @@ from typing import Any
 from fedssca.config import Config
 from fedssca.deploy.conduct import Conductor, Order
 from fedssca.deploy.crew import Answer
-from fedssca.deploy.party import Party
+from fedssca.deploy.party import Party, Post
 from fedssca.deploy.share import give_out, site_names
 from fedssca.deploy.sheet import read_source
 
@@ -41,8 +41,9 @@ class Loopback:
                 self.answers.append(back)
         return answers
 
-    def _poster(self, sender: str) -> Callable[[Mapping[str, bytes]], None]:
-        def post(letters: Mapping[str, bytes]) -> None:
+    def _poster(self, sender: str) -> Post:
+        def post(letters: Mapping[str, bytes], timeout: float) -> None:
+            del timeout
             for peer, data in letters.items():
                 self.peer_letters.append(data)
                 self._parties[peer].receive(sender, data)

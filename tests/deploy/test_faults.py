@@ -147,7 +147,7 @@ def test_a_missing_peer_letter_is_noticed(tmp_path: Path) -> None:
     config = parse(BASE, ["data.split=feature"])
     files = give_out(config, 2, tmp_path / "data")
     link = Loopback(parties(files))
-    link._poster = lambda sender: lambda letters: None  # type: ignore[method-assign]
+    link._poster = lambda sender: lambda letters, timeout: None  # type: ignore[method-assign]
     with pytest.raises(UserError, match="no h from"):
         Conductor(Order(config, site_names(2), RUN), link, tmp_path / "run").run()
 

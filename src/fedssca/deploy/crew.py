@@ -8,7 +8,7 @@ used; who gives three in a row is dropped too. Every such event is told with the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -71,6 +71,7 @@ class Crew:
         self._link, self._run = link, run
         self._needed, self._timeout, self._tell = needed, timeout, tell
         self._strikes = [0] * len(names)
+        self._why: dict[int, str] = {}
         self.tallies: dict[int, Tally] = {}
 
     def ask(
@@ -79,8 +80,14 @@ class Crew:
         round_: int,
         arrays: Mapping[int, Mapping[str, np.ndarray]],
         timeout: float = 0.0,
+        *,
+        fatal: bool = True,
     ) -> dict[int, Letter]:
-        """The letters that came back, of those that are letters; UserErrors of sites are raised."""
+        """The letters that came back, of those that are letters.
+
+        What a site says went wrong there is raised, or (not `fatal`) counts as a broken answer. A
+        peer that a party could not reach is Away.
+        """
         sent = {
             number: encode(Letter(kind, self._run, round_, dict(own)))
             for number, own in arrays.items()
@@ -89,7 +96,8 @@ class Crew:
         back = self._link.ask(
             {self.names[number]: data for number, data in sent.items()}, timeout or self._timeout
         )
-        found = {}
+        found: dict[int, Letter] = {}
+        complaints: dict[int, Any] = {}
         for number, data in sent.items():
             answer = back[self.names[number]]
             self._count(number, len(data), answer)
@@ -102,8 +110,16 @@ class Crew:
                 self._strike(number, round_, str(error))
                 continue
             if letter.kind == "error":
-                raise UserError(f"{self.names[number]}: {read_note(letter)['message']}")
-            found[number] = letter
+                complaints[number] = read_note(letter)
+            else:
+                found[number] = letter
+        for number, complaint in complaints.items():
+            why = f"{self.names[number]}: {complaint['message']}"
+            if complaint.get("peer") in self.names:
+                raise Away([complaint["peer"]], f"round {round_}: {why}")
+            if fatal:
+                raise UserError(why)
+            self._strike(number, round_, str(complaint["message"]))
         return found
 
     def call(
@@ -121,7 +137,7 @@ class Crew:
             packed[number] = arrays_of(tree) if same is None else same
             kept.append((tree, packed[number]))
         found = {}
-        for number, letter in self.ask(kind, round_, packed).items():
+        for number, letter in self.ask(kind, round_, packed, fatal=False).items():
             try:
                 tree = tree_of(due(number), letter.arrays)
                 if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)):
@@ -145,11 +161,12 @@ class Crew:
             f"left and {self._needed} needed",
         )
 
-    def all_or_away(self, found: Mapping[int, Any], round_: int) -> None:
-        """Where everybody is needed: raise Away with the names of those who are missing."""
-        missing = [self.names[i] for i in range(len(self.names)) if i not in found]
+    def all_or_away(self, asked: Iterable[int], found: Mapping[int, Any], round_: int) -> None:
+        """Where everybody is needed: raise Away with who is missing, and why."""
+        missing = {self.names[i]: self._why.get(i, "") for i in asked if i not in found}
         if missing:
-            raise Away(missing, f"round {round_}: no usable answer from {', '.join(missing)}")
+            said = ", ".join(f"{name} ({why})" if why else name for name, why in missing.items())
+            raise Away(list(missing), f"round {round_}: no usable answer from {said}")
 
     def _checked(self, letter: Letter, kind: str, round_: int) -> Letter:
         if letter.run != self._run:
@@ -178,5 +195,6 @@ class Crew:
             self._drop(number, round_, f"{PATIENCE} broken answers in a row")
 
     def _say(self, number: int, round_: int, what: str) -> None:
+        self._why[number] = what
         event = {"round": round_, "site": self.names[number], "event": what}
         self._tell(event | {"time": time.time(), "live": len(self.live)})

@@ -58,7 +58,7 @@ class _Rows:
             f"{name}/reply", serial, dict.fromkeys(crew.live, asked), lambda _: self._due[name]
         )
         if not found:
-            crew.all_or_away(found, serial)
+            crew.all_or_away(crew.live, found, serial)
         self.total = sum(self._sizes[number] for number in found)
         return _added(list(found.values()))
 
@@ -123,7 +123,7 @@ def _together(
     for phase in phases_of(name, job.clients):
         answer: list[Any] = due if phase == "reply" else [()] * len(due)
         found = crew.call(f"{name}/{phase}", serial, asked, answer.__getitem__)
-        crew.all_or_away(found, serial)
+        crew.all_or_away(asked, found, serial)
         asked = dict.fromkeys(asked, ())
     return found[speaker_of(job.clients)]
 

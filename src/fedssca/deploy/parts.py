@@ -23,7 +23,7 @@ from fedssca.config import parse
 from fedssca.deploy.conduct import Conductor, Order
 from fedssca.deploy.crew import Away
 from fedssca.deploy.kit import FILES, SITE_FILE, TOPIC
-from fedssca.deploy.party import Party
+from fedssca.deploy.party import Party, Unreached
 from fedssca.deploy.sheet import read_source
 from fedssca.errors import UserError
 from fedssca.processes import end_with_parent
@@ -143,15 +143,15 @@ class Site:
         return True
 
 
-def _post(letters: Mapping[str, bytes]) -> None:
+def _post(letters: Mapping[str, bytes], timeout: float) -> None:
     """Each peer its letter, encrypted for that peer alone; all have it when this returns."""
     waiting = {
-        peer: collab.get_clients([peer])(blocking=False, secure=True, timeout=60.0).put(data)
+        peer: collab.get_clients([peer])(blocking=False, secure=True, timeout=timeout).put(data)
         for peer, data in letters.items()
     }
     for peer, results in waiting.items():
         if not [done for _, done in results if done is True]:
-            raise RuntimeError(f"{peer} did not take its letter: {results.failures.get(peer)}")
+            raise Unreached(peer, str(results.failures.get(peer)))
 
 
 class Launcher(ClientProcessJobLauncher):  # type: ignore[misc]

@@ -27,10 +27,18 @@ from fedssca.deploy.stages import STAGES, Stage, phases_of, shapes_of, stage
 from fedssca.errors import UserError
 from fedssca.wire import Letter, WireError, arrays_of, decode, encode, note, read_note, tree_of
 
-__all__ = ["Party", "Post", "fingerprint"]
+__all__ = ["Party", "Post", "Unreached", "fingerprint"]
 
-Post = Callable[[Mapping[str, bytes]], None]
-"""Sends each peer its letter, encrypted, and returns when all have it."""
+Post = Callable[[Mapping[str, bytes], float], None]
+"""Sends each peer its letter, encrypted, within so many seconds; returns when all have it."""
+
+
+class Unreached(RuntimeError):
+    """A peer did not take its letter."""
+
+    def __init__(self, peer: str, why: str) -> None:
+        super().__init__(f"{peer} did not take its letter: {why}")
+        self.peer = peer
 
 
 class Party:
@@ -57,7 +65,10 @@ class Party:
             with self._lock, _precision(self._job):
                 arrays = self._answer(letter, post)
         except (UserError, WireError, RuntimeError) as error:
-            return encode(letter._replace(kind="error", arrays=note({"message": str(error)})))
+            said = {"message": " ".join(str(error).split())[:500]}
+            if isinstance(error, Unreached):
+                said["peer"] = error.peer
+            return encode(letter._replace(kind="error", arrays=note(said)))
         return encode(letter._replace(arrays=arrays))
 
     def receive(self, sender: str, data: Any) -> None:
@@ -138,7 +149,8 @@ class Party:
                 {
                     census.names[peer]: encode(letter._replace(arrays={"h": np.asarray(payload)}))
                     for peer, payload in out.items()
-                }
+                },
+                0.8 * job.config.deploy.timeout,  # before the server loses patience with us
             )
         return {} if mine is None else arrays_of(mine)
 

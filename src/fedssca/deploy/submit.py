@@ -26,6 +26,8 @@ __all__ = ["Desk", "Follower", "Ticket", "ask_for", "follow", "open_desk"]
 
 PAUSE = 0.5
 """Seconds between two looks at a job."""
+ATTEMPTS = 3
+"""Pauses without a round in between after which a run is given up."""
 UNREACHABLE = 20.0
 """Seconds without an answer after which the server counts as gone."""
 
@@ -184,6 +186,7 @@ def follow(
     desk: Desk, ticket: Ticket, out: Path, resume: bool, tell: Follower, wait: float
 ) -> dict[str, Any]:
     """Hand in a run and see it through; returns what result.json holds."""
+    best, vain = -1, 0
     while True:
         desk.await_sites(ticket.sites, wait)
         job = desk.submit(ticket, resume)
@@ -200,6 +203,10 @@ def follow(
             return done
         if outcome["state"] == "failed":
             raise UserError(outcome["message"])
+        vain = 0 if outcome["round"] > best else vain + 1
+        best = max(best, outcome["round"])
+        if vain == ATTEMPTS:
+            raise UserError(f"{outcome['message']}; it was so {ATTEMPTS} times in a row")
         heard = desk.connected()
         desk.abort(job)
         names = ", ".join(outcome["sites"])
@@ -244,7 +251,7 @@ def _watch(desk: Desk, job: str, ticket: Ticket, out: Path, tell: Follower) -> d
         if ended:
             with suppress(Unready):
                 desk.say(job, {"taken": True})
-            return dict(said["outcome"])
+            return dict(said["outcome"]) | {"round": said["round"]}
         time.sleep(PAUSE)
 
 

@@ -90,8 +90,8 @@ class Deployed:
             dict.fromkeys(asked, published),
             lambda number: self._shapes(number).answer,
         )
-        if not found and asked and not request.turnout:
-            crew.all_or_away(found, int(request.round))
+        if not found:
+            crew.all_or_away(asked, found, int(request.round))
         present = sum(clients.sizes[number] for number in found)
         due = sum(clients.sizes[number] for number in asked)
         self._share = present / due if due else 1.0
@@ -127,7 +127,7 @@ class Deployed:
             asked,
             lambda number: self._shapes(number).answer if last else (),
         )
-        crew.all_or_away(found, t)
+        crew.all_or_away(asked, found, t)
         return [found[number] for number in range(len(crew.names))] if last else []
 
 
