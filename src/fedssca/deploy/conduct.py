@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -63,6 +64,7 @@ class Conductor:
         )
         self._events: list[dict[str, Any]] = []
         self._written = 0
+        self._settled = False
         self._costs: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self.rows: list[dict[str, Any]] = []
@@ -183,6 +185,12 @@ class Conductor:
 
     def _note_costs(self, round_: int, seconds: float, crew: Crew, share: float) -> None:
         self.round = round_
+        if not self._settled:
+            # The engine leaves every round's messages in cycles. What stays for good is put aside,
+            # so that looking for them is cheap and therefore happens often.
+            gc.collect()
+            gc.freeze()
+            self._settled = True
         sites = {crew.names[number]: list(tally) for number, tally in crew.tallies.items()}
         self._costs.append({"round": round_, "seconds": seconds, "share": share, "sites": sites})
 

@@ -42,6 +42,13 @@ ALLOWED = [
     "nvflare.collab.runtime.controller.CollabController",
     "nvflare.collab.runtime.executor.CollabExecutor",
 ]
+SETTINGS = {
+    "JAX_PLATFORMS": "cpu",
+    "MALLOC_ARENA_MAX": "2",
+    "NVFLARE_STREAMING_RETRY_TIMEOUT": "5",
+}
+"""Few arenas for the engine's many threads. It keeps a thread for every answer as long as that may
+be sent again: a minute by default, thousands of threads and their memory at 50 rounds a second."""
 MODULES = {"server": "server.server_train", "site": "client.client_train"}
 RIGHTS = {
     "submit_job": "any",
@@ -149,7 +156,7 @@ class Kit:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"JAX_PLATFORMS": "cpu", COMMAND: str(os.getpid())} | more,
+                env=os.environ | SETTINGS | {COMMAND: str(os.getpid())} | more,
                 cwd=self.path,
                 start_new_session=True,
             )
@@ -166,19 +173,27 @@ class Kit:
 
 @contextmanager
 def running(processes: Mapping[str, subprocess.Popen[bytes]]) -> Iterator[None]:
-    """However this block is left, the processes in it have ended; their jobs end with them."""
+    """However this block is left, the processes in it have ended, and their jobs with them."""
     try:
         yield
     finally:
+        import psutil  # comes with the engine
+
+        family = []
         for process in processes.values():
-            with suppress(OSError):
-                process.terminate()
+            with suppress(psutil.Error):
+                top = psutil.Process(process.pid)
+                family += [*top.children(recursive=True), top]
+        for member in family:
+            with suppress(psutil.Error):
+                member.terminate()
+        _, alive = psutil.wait_procs(family, timeout=5)
+        for member in alive:
+            with suppress(psutil.Error):
+                member.kill()
+        psutil.wait_procs(alive, timeout=5)
         for process in processes.values():
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(5)
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            process.wait()
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def field(
     What the processes said is left in `logs` when the block ends in an error.
     """
     names = site_names(sites)
-    with tempfile.TemporaryDirectory(prefix="fedssca-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="fedssca-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         files = give_out(config, sites, folder / "data")
         made = provision(Project("local", "localhost", free_port(), names), folder / "kits")
