@@ -45,3 +45,8 @@ def by_hand() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
         return -np.log(chance[np.arange(len(x)), y]), np.concatenate([top, bottom], axis=1)
 
     return losses
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real processes last."""
+    items.sort(key=lambda item: item.get_closest_marker("processes") is not None)

@@ -19,10 +19,12 @@ from fedssca.constraints import LOSS, Constraint, ScoreTerm, cross_entropy
 from fedssca.errors import UserError
 from fedssca.problem import Array, Batch, Params, Problem, Rate, Vertical
 
-__all__ = ["Scores", "assemble", "from_scores"]
+__all__ = ["Measures", "Scores", "assemble", "from_scores"]
 
 Scores: TypeAlias = Callable[[Array, Batch], Array]
 """(flat w, batch) -> scores, (B, L)."""
+Measures: TypeAlias = Callable[[Array, Batch], dict[str, Sequence[Rate]]]
+"""(scores, batch) -> what to report under which name: sums of rates."""
 
 
 def assemble(
@@ -32,12 +34,12 @@ def assemble(
     constraints: Sequence[Constraint] = (),
     objective: str = "loss",
     l2: float = 0.0,
-    split: Callable[[ScoreTerm], Vertical] | None = None,
+    split: Callable[[ScoreTerm, Measures], Vertical] | None = None,
 ) -> Problem:
     """min loss + l2 |w|^2 (or, objective "norm", min |w|^2) subject to `constraints`.
 
     Each sampled mean appears once, whoever uses it. `split` gives the vertical form from the
-    function (scores, batch) -> terms (K, B).
+    functions (scores, batch) -> terms (K, B) and (scores, batch) -> measures.
     """
     if objective not in ("loss", "norm"):
         raise UserError(f'objective = {objective!r}: it must be "loss" or "norm"')
@@ -61,9 +63,8 @@ def assemble(
     def stacked(outputs: Array, batch: Batch) -> Array:
         return jnp.stack([fn(outputs, batch) for fn in fns.values()])
 
-    def measure(w: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
-        outputs = scores(w, batch)
-        hit = (outputs.argmax(axis=1) == batch["y"]).astype(w.dtype)
+    def measures(outputs: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
+        hit = (outputs.argmax(axis=1) == batch["y"]).astype(outputs.dtype)
         one = jnp.ones_like(hit)
         rates: dict[str, Sequence[Rate]] = {
             "cost": [(1.0, cross_entropy(outputs, batch), one)],
@@ -82,8 +83,8 @@ def assemble(
         known=known,
         limits=np.array([constraint.limit for constraint in constraints], float),
         names=tuple(constraint.name for constraint in constraints),
-        measure=measure,
-        vertical=None if split is None else split(stacked),
+        measure=lambda w, batch: measures(scores(w, batch), batch),
+        vertical=None if split is None else split(stacked, measures),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample, load
 from fedssca.dual import Dual, exact_penalty, steered
 from fedssca.errors import UserError
 from fedssca.local_ssca import local_ssca
+from fedssca.loop import Runtime
 from fedssca.models import classifier, linear, mlp
 from fedssca.participation import participation
 from fedssca.problem import Problem
@@ -31,7 +33,7 @@ from fedssca.ssca import ssca
 from fedssca.steered import steered_ssca
 from fedssca.surrogate import Surrogate, first_order
 
-__all__ = ["RUNTIMES", "Job", "build", "load_dataset"]
+__all__ = ["RUNTIMES", "Engine", "Job", "build", "load_dataset", "plan", "share_out"]
 
 RUNTIMES: dict[str, Any] = {"fused": Fused, "local": Local}
 LEAST = {
@@ -59,25 +61,50 @@ class Job(NamedTuple):
     algorithm: Algorithm
 
 
-def build(config: cfg.Config, dataset: Dataset | None = None) -> Job:
+Engine = Callable[[Problem, Rows | Columns, Algorithm, int], Runtime]
+"""Makes a runtime for a problem, its clients, a method and a seed."""
+
+
+def build(
+    config: cfg.Config,
+    dataset: Dataset | None = None,
+    clients: Rows | Columns | None = None,
+    engine: Engine | None = None,
+) -> Job:
     """Load the data, share it out, write down the problem, choose the method.
 
-    With `dataset` given nothing is loaded: its rows stand in for those that the config names.
+    With `dataset` given nothing is loaded: its rows stand in for those that the config names. With
+    `clients` given nothing is shared out, and `engine` probes them in place of the config's
+    runtime.
     """
-    _check_ranges(config)
-    choose(RUNTIMES, config.run.runtime, "run.runtime")
-    choose({"float32": 0, "float64": 0}, config.run.precision, "run.precision")
+    _check_names(config)
     dataset = dataset or load_dataset(config)
-    clients = _share_out(config.data, dataset, config.run.seed)
-    problem = classifier(
-        _model(config, dataset),
+    clients = clients or share_out(config.data, dataset, config.run.seed)
+    problem = _problem(config, dataset, clients)
+    config = _calibrated(config, problem, clients, engine or RUNTIMES[config.run.runtime])
+    return _job(config, dataset, clients, problem)
+
+
+def plan(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> Job:
+    """The same for step sizes as they are: nothing is probed, and `build` does the warning."""
+    _check_names(config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _job(config, dataset, clients, _problem(config, dataset, clients))
+
+
+def _problem(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> Problem:
+    return classifier(
+        model_of(config, dataset),
         [c for entry in config.problem.constraint for c in _limits(entry, dataset, clients)],
         objective=config.problem.objective,
         l2=config.problem.l2,
         features=clients.blocks if isinstance(clients, Columns) else None,
         seed=config.run.seed,
     )
-    config = _calibrated(config, problem, clients)
+
+
+def _job(config: cfg.Config, dataset: Dataset, clients: Rows | Columns, problem: Problem) -> Job:
     algorithm = _in_cohorts(config, clients, _algorithm(config, problem))
     check_fit(problem, clients, algorithm)
     if isinstance(clients, Columns) and clients.collection == "open":
@@ -90,6 +117,13 @@ def choose(table: dict[str, Any], name: str, key: str) -> Any:
     if name not in table:
         raise UserError(f"{key} = {name!r} is unknown: {cfg.nearest(name, table)}")
     return table[name]
+
+
+def _check_names(config: cfg.Config) -> None:
+    """Ranges, and names that are chosen from a list."""
+    _check_ranges(config)
+    choose(RUNTIMES, config.run.runtime, "run.runtime")
+    choose({"float32": 0, "float64": 0}, config.run.precision, "run.precision")
 
 
 def _check_ranges(config: cfg.Config) -> None:
@@ -118,7 +152,7 @@ def _warn_open(problem: Problem) -> None:
     warnings.warn(
         f'data.collection = "open": every party sends the server {what}; '
         'use "exchange" where features are private',
-        stacklevel=3,
+        stacklevel=4,
     )
 
 
@@ -129,7 +163,9 @@ def _limits(entry: cfg.Constraint, dataset: Dataset, clients: Rows | Columns) ->
     return from_config(entry.kind, entry.limit, given, clients.beside(), dataset.classes, sizes)
 
 
-def _calibrated(config: cfg.Config, problem: Problem, clients: Rows | Columns) -> cfg.Config:
+def _calibrated(
+    config: cfg.Config, problem: Problem, clients: Rows | Columns, engine: Engine
+) -> cfg.Config:
     """Step sizes that were left open, found by probing the clients."""
     chosen, run = config.algorithm, config.run
     wanted = [chosen.rho, chosen.gamma, chosen.tau]
@@ -142,9 +178,7 @@ def _calibrated(config: cfg.Config, problem: Problem, clients: Rows | Columns) -
             problem,
             chosen.batch,
             chosen.rounds,
-            lambda probe: RUNTIMES[run.runtime](
-                problem, clients, _in_cohorts(config, clients, probe), run.seed
-            ),
+            lambda probe: engine(problem, clients, _in_cohorts(config, clients, probe), run.seed),
             **{
                 name: step.a
                 for name, step in (("rho", chosen.rho), ("gamma", chosen.gamma))
@@ -204,7 +238,8 @@ def load_dataset(config: cfg.Config) -> Dataset:
     )
 
 
-def _share_out(data: cfg.Data, dataset: Dataset, seed: int) -> Rows | Columns:
+def share_out(data: cfg.Data, dataset: Dataset, seed: int) -> Rows | Columns:
+    """The training rows (or their features) given out to clients, as the config says."""
     sizes = [int(s) if s.is_integer() else s for s in data.sizes] or None
     if data.split == "sample":
         return by_sample(
@@ -229,7 +264,8 @@ def _share_out(data: cfg.Data, dataset: Dataset, seed: int) -> Rows | Columns:
     )
 
 
-def _model(config: cfg.Config, dataset: Dataset) -> Any:
+def model_of(config: cfg.Config, dataset: Dataset) -> Any:
+    """The network that a config names, for this data."""
     width, model = dataset.train["x"].shape[1], config.model
     shape: dict[str, Any] = {"scale": dataset.scale, "dtype": config.run.precision}
     table = {

@@ -21,6 +21,7 @@ from rich.table import Table
 from fedssca.bench.command import bench
 from fedssca.compiled import remember
 from fedssca.config import Config, nearest, parse, read
+from fedssca.deploy.command import app as deploy_app
 from fedssca.errors import UserError
 from fedssca.reproduce.command import reproduce
 
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(no_args_is_help=True, help="Fetch and list data sets.")
 app.add_typer(data_app, name="data")
+app.add_typer(deploy_app, name="deploy")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no tables.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]

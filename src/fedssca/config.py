@@ -116,6 +116,16 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Deploy:
+    """How sites on other machines are treated; `run` does not look at it."""
+
+    min_sites: int = 0
+    """The run goes on while so many sites with rows live; 0: more than half."""
+    timeout: float = 60.0
+    """Seconds that a site has for an answer."""
+
+
+@dataclass(frozen=True)
 class Config:
     """One run, complete."""
 
@@ -124,6 +134,7 @@ class Config:
     problem: Problem = field(default_factory=Problem)
     algorithm: Algorithm = field(default_factory=Algorithm)
     run: Run = field(default_factory=Run)
+    deploy: Deploy = field(default_factory=Deploy)
 
 
 def parse(text: str, settings: Sequence[str] = (), source: str = "config") -> Config:
@@ -138,8 +149,11 @@ def parse(text: str, settings: Sequence[str] = (), source: str = "config") -> Co
 
 
 def render(config: Config) -> str:
-    """The complete TOML of a Config."""
-    return tomli_w.dumps(_given(dataclasses.asdict(config)))
+    """The complete TOML of a Config; [deploy] only where it says something."""
+    tree = _given(dataclasses.asdict(config))
+    if config.deploy == Deploy():
+        del tree["deploy"]
+    return tomli_w.dumps(tree)
 
 
 def _given(tree: Any) -> Any:
@@ -147,6 +161,14 @@ def _given(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {key: _given(value) for key, value in tree.items() if value is not None}
     return [_given(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def section(kind: Any, text: str, source: str) -> Any:
+    """Another file of ours, a TOML text, as the dataclass `kind`; its keys are checked too."""
+    try:
+        return _build(kind, tomllib.loads(text), Path(source).name)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{source} is not valid TOML: {error}") from error
 
 
 def read(path: Path) -> str:

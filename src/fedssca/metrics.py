@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from scipy.optimize import nnls
 from fedssca.algorithm import Algorithm, State
 from fedssca.data.split import Columns, Rows
 from fedssca.memory import on_device, summed
-from fedssca.problem import Array, Batch, Problem
+from fedssca.problem import Array, Batch, Problem, Rate
 
 __all__ = ["Evaluator", "Traffic", "evaluator", "kkt_residual", "traffic"]
 
@@ -36,33 +36,94 @@ def evaluator(
     problem: Problem, train: Rows | Columns, test: Mapping[str, np.ndarray] | None
 ) -> Evaluator:
     """F_m and the problem's measures over all training rows, and the measures on `test`."""
-    first = _training(train)
-    held = _all(test, np.full(len(test["x"]), -1, np.int32)) if test and len(test["x"]) else None
+    passes = full_passes(problem)
+    held = held_out(test)
+
+    def on(own: Batch, total: int) -> Evaluator:
+        def sums(w: Array) -> Sums:
+            means, rates = passes.sums(w, own)
+            return Sums(means, rates, None if held is None else passes.sums(w, held)[1])
+
+        judge = judge_of(problem, train, lambda: total, sums, lambda w: passes.jacobian(w, own))
+        return judge._replace(over=lambda other: on(training(other), other.total))
+
+    return on(training(train), train.total)
+
+
+Pairs: TypeAlias = dict[str, list[Array]]
+"""Name -> numerator and denominator of every rate that the measure is a sum of."""
+
+
+class Sums(NamedTuple):
+    """What rows add up to at a point: anybody's rows, so that sums of different holders add up."""
+
+    terms: Array
+    """The K sampled terms over the training rows."""
+    train: Pairs
+    test: Pairs | None
+    """The measures on held-out rows; None: there are none."""
+
+
+class Passes(NamedTuple):
+    """Sums over chunks of rows, compiled once."""
+
+    sums: Callable[[Array, Batch], tuple[Array, Pairs]]
+    jacobian: Callable[[Array, Batch], Array]
+    """(K, d)."""
+
+
+def full_passes(problem: Problem) -> Passes:
+    """The sums of a problem's terms and measures over rows, chunk by chunk."""
 
     @jax.jit
-    def sums(w: Array, rows: Batch) -> tuple[Array, dict[str, list[Array]]]:
+    def sums(w: Array, rows: Batch) -> tuple[Array, Pairs]:
         return _over(rows, lambda chunk: part(w, chunk))
 
-    def part(w: Array, chunk: Batch) -> tuple[Array, dict[str, list[Array]]]:
+    def part(w: Array, chunk: Batch) -> tuple[Array, Pairs]:
         weight = chunk["weight"].astype(w.dtype)
-        return problem.terms(w, chunk) @ weight, {
-            name: [jnp.stack([top @ weight, bottom @ weight]) for _, top, bottom in rates]
-            for name, rates in problem.measure(w, chunk).items()
-        }
+        return problem.terms(w, chunk) @ weight, added(problem.measure(w, chunk), weight)
+
+    @jax.jit
+    def jacobian(w: Array, rows: Batch) -> Array:
+        return _over(rows, lambda chunk: jax.jacrev(lambda point: part(point, chunk)[0])(w))
+
+    return Passes(sums, jacobian)
+
+
+def added(measures: dict[str, Sequence[Rate]], weight: Array) -> Pairs:
+    """Every rate's two sums over the rows of a batch."""
+    return {
+        name: [jnp.stack([top @ weight, bottom @ weight]) for _, top, bottom in rates]
+        for name, rates in measures.items()
+    }
+
+
+def judge_of(
+    problem: Problem,
+    like: Rows | Columns,
+    total: Callable[[], int],
+    sums: Callable[[Array], Sums],
+    jacobian: Callable[[Array], Any],
+) -> Evaluator:
+    """An evaluator from whoever adds up: the training rows may be anywhere.
+
+    `like` has the shapes of their columns; `total`, asked after the sums, says over how many rows
+    they went.
+    """
 
     @functools.cache
     def weights() -> dict[str, list[float]]:
         """The rates' weights: plain numbers, found without computing anything."""
         found: dict[str, list[float]] = {}
 
-        def look(w: Array, chunk: Batch) -> Array:
-            found.update({k: [a for a, _, _ in v] for k, v in problem.measure(w, chunk).items()})
+        def look(w: Array, batch: Batch) -> Array:
+            found.update({k: [a for a, _, _ in v] for k, v in problem.measure(w, batch).items()})
             return w
 
-        jax.eval_shape(look, problem.start, first)
+        jax.eval_shape(look, problem.start, _batch_shape(like, 1, problem.start.dtype))
         return found
 
-    def named(prefix: str, rates: dict[str, list[Array]]) -> dict[str, float]:
+    def named(prefix: str, rates: Pairs) -> dict[str, float]:
         """Sums of rates; one whose denominator is empty is left out."""
         out = {}
         for name, parts in rates.items():
@@ -76,47 +137,47 @@ def evaluator(
                 )
         return out
 
-    @jax.jit
-    def jacobian(w: Array, rows: Batch) -> Array:
-        return _over(rows, lambda chunk: jax.jacrev(lambda v: part(v, chunk)[0])(w))
-
-    def row(own: Batch, total: int, w: Array) -> dict[str, Any]:
-        means, rates = sums(w, own)
+    def row(w: Array) -> dict[str, Any]:
+        found = sums(w)
         norm_sq = float(w @ w)
-        values = np.asarray(problem.values(means / total, jnp.asarray(norm_sq)), float)
+        means = jnp.asarray(found.terms) / total()
+        values = np.asarray(problem.values(means, jnp.asarray(norm_sq)), float)
         out: dict[str, Any] = {
             "objective": float(values[0]),
             "constraints": [float(value) for value in values[1:]],
             "norm_sq": norm_sq,
         }
-        out |= named("train", rates)
-        if held is not None:
-            out |= named("test", sums(w, held)[1])
+        out |= named("train", found.train)
+        if found.test is not None:
+            out |= named("test", found.test)
         return out
 
-    def gradients(own: Batch, total: int, w: Array) -> np.ndarray:
-        rows = problem.combine @ np.asarray(jacobian(w, own), float) / total
-        return rows + 2 * problem.known[:, None] * np.asarray(w, float)
+    def gradients(w: Array) -> np.ndarray:
+        slopes = problem.combine @ np.asarray(jacobian(w), float) / total()
+        return slopes + 2 * problem.known[:, None] * np.asarray(w, float)
 
-    def on(own: Batch, total: int) -> Evaluator:
-        return Evaluator(
-            functools.partial(row, own, total),
-            functools.partial(gradients, own, total),
-            lambda other: on(_training(other), other.total),
-        )
+    def over(other: Rows | Columns) -> Evaluator:
+        raise TypeError("these rows are elsewhere: build an evaluator for others")
 
-    return on(first, train.total)
+    return Evaluator(row, gradients, over)
 
 
-def _training(train: Rows | Columns) -> Batch:
+def training(train: Rows | Columns) -> Batch:
     """All training rows, each with its client's number; rows of nobody count nothing."""
     if isinstance(train, Columns):
-        return _all(train.columns, np.zeros(train.total, np.int32))
+        return everything(train.columns, np.zeros(train.total, np.int32))
     owners = train.owners()
-    return _all(train.columns, owners, owners >= 0)
+    return everything(train.columns, owners, owners >= 0)
 
 
-def _all(
+def held_out(test: Mapping[str, np.ndarray] | None) -> Batch | None:
+    """Held-out rows; they belong to no client. None where there are none."""
+    if test is None or not len(test["x"]):
+        return None
+    return everything(test, np.full(len(test["x"]), -1, np.int32))
+
+
+def everything(
     columns: Mapping[str, Any], owners: np.ndarray, counted: np.ndarray | bool = True
 ) -> Batch:
     """Columns where they lie, with the rows' clients and weights."""
@@ -170,10 +231,8 @@ class Traffic(NamedTuple):
 def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
     """What one round sends, from the shapes of its messages alone (nothing is computed)."""
     w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
-    batch = _batch_shape(clients, algorithm, w.dtype)
-
-    asked = jax.eval_shape(lambda w: algorithm.request(algorithm.init(w)), w)._replace(turnout=())
-    message = jax.eval_shape(lambda r, b: algorithm.reply(problem.terms, r, b), asked, batch)
+    batch = _batch_shape(clients, algorithm.batch * algorithm.steps, w.dtype)
+    asked, message = shapes(problem, clients, algorithm)
     if isinstance(clients, Rows):
         asked_of = algorithm.cohort.size if algorithm.cohort else clients.count
         return Traffic(asked_of * _bytes(message), asked_of * _bytes(asked), 0)
@@ -209,8 +268,15 @@ def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> 
     return Traffic(_bytes(message), down, others * (1 + problem.combine.shape[1]))
 
 
-def _batch_shape(clients: Rows | Columns, algorithm: Algorithm, dtype: Any) -> dict[str, Any]:
-    rows = algorithm.batch * algorithm.steps
+def shapes(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> tuple[Any, Any]:
+    """The shapes of what the server publishes in a round, and of the message that comes back."""
+    w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
+    batch = _batch_shape(clients, algorithm.batch * algorithm.steps, w.dtype)
+    asked = jax.eval_shape(lambda w: algorithm.request(algorithm.init(w)), w)._replace(turnout=())
+    return asked, jax.eval_shape(lambda r, b: algorithm.reply(problem.terms, r, b), asked, batch)
+
+
+def _batch_shape(clients: Rows | Columns, rows: int, dtype: Any) -> dict[str, Any]:
     shapes = {
         name: jax.ShapeDtypeStruct((rows, *column.shape[1:]), column.dtype)
         for name, column in clients.columns.items()

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from fedssca.adapters import assemble
+from fedssca.adapters import Measures, assemble
 from fedssca.constraints import Constraint, ScoreTerm
 from fedssca.errors import UserError
 from fedssca.problem import Array, Batch, Problem, Vertical
@@ -105,8 +105,8 @@ def classifier(
         w0, w1 = unravel(w)
         return model.top(w0, model.local(w1, batch["x"]))
 
-    def split(stacked: ScoreTerm) -> Vertical:
-        return _split(model, stacked, start, unravel, features or ())
+    def split(stacked: ScoreTerm, measures: Measures) -> Vertical:
+        return _split(model, stacked, measures, start, unravel, features or ())
 
     return assemble(
         scores, start, unravel, constraints, objective, l2, None if features is None else split
@@ -116,6 +116,7 @@ def classifier(
 def _split(
     model: Model,
     stacked: Callable[[Array, Batch], Array],
+    measures: Measures,
     start: Array,
     unravel: Callable[[Array], tuple[Any, Array]],
     features: Sequence[np.ndarray],
@@ -129,13 +130,15 @@ def _split(
     def local(width: int) -> Callable[[Array, Array], Array]:
         return lambda w, x: model.local(w.reshape(-1, width), x)
 
-    def head(w: Array, hs: Sequence[Array], batch: Batch) -> Array:
-        return stacked(model.top(unravel0(w), sum(hs[1:], start=hs[0])), batch)
+    def scores(w: Array, hs: Sequence[Array]) -> Array:
+        return model.top(unravel0(w), sum(hs[1:], start=hs[0]))
 
     return Vertical(
         locals=tuple(local(len(own)) for own in features),
-        head=head,
+        head=lambda w, hs, batch: stacked(scores(w, hs), batch),
         blocks=(positions[: flat0.size], *(places[:, own].ravel() for own in features)),
         features=tuple(features),
         linear=True,
+        scores=scores,
+        measure=lambda w, hs, batch: measures(scores(w, hs), batch),
     )

@@ -56,6 +56,10 @@ class Vertical:
     features: tuple[np.ndarray, ...]
     linear: bool = False
     """h_i is linear in w_i with the Jacobian x_i (what the one-step collection then exposes)."""
+    scores: Callable[[Array, Sequence[Array]], Array] | None = None
+    """(w_0, (h_i)_i) -> scores, where the model has them: what a joint prediction needs."""
+    measure: Callable[[Array, Sequence[Array], Batch], dict[str, Sequence[Rate]]] | None = None
+    """(w_0, (h_i)_i, batch) -> the problem's measures, for parties that evaluate together."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fedssca.config import Config, absolute, parse, render
 from fedssca.record import RunDirectory, versions
 from fedssca.simulate import Result, simulate
 
-__all__ = ["execute", "load_config", "train"]
+__all__ = ["carry_out", "execute", "load_config", "train"]
 
 Row = dict[str, Any]
 
@@ -61,7 +61,13 @@ def _execute(
     if not resume:
         RunDirectory.check_free(out)
         config = absolute(config)
-    job = build(config)
+    return carry_out(build(config), out, resume, on_row)
+
+
+def carry_out(
+    job: Job, out: Path, resume: bool, on_row: Callable[[Row], None], **hooks: Any
+) -> dict[str, Any]:
+    """Train a built job and fill its run directory; `hooks` add to the arguments of `simulate`."""
     config = job.config
     folder = RunDirectory.open(out) if resume else RunDirectory.create(out, render(config))
     start = folder.load_state(job.algorithm.init(job.problem.start)) if resume else None
@@ -80,6 +86,7 @@ def _execute(
         on_row=record,
         checkpoint_every=config.run.checkpoint_every,
         on_checkpoint=folder.save_state,
+        **hooks,
     )
     folder.save_model(w=result.w, w_last=result.last)
     return folder.save_result(

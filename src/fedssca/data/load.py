@@ -21,7 +21,7 @@ from fedssca.data.mapped import mapped
 from fedssca.errors import UserError
 from fedssca.memory import aligned
 
-__all__ = ["NAMES", "load"]
+__all__ = ["NAMES", "load", "read_table"]
 
 NAMES = ("adult", "breast-cancer", "credit", "digits", "fashion", "mnist")
 _BLANK = "{}: column {!r} is blank in row {}; fill or drop such rows first"
@@ -165,12 +165,21 @@ def _file(
         return from_arrays(path.stem, train, test, scale, fraction, seed, keep)
     if kind not in (".csv", ".parquet", ".pq"):
         raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv, .npz or .parquet")
-    table = _csv(path) if kind == ".csv" else _parquet(path)
+    table = read_table(path)
     named = [c for c in _LABELS if c in table] if label is None else [label]
     if len(named) != 1 or named[0] not in table:
         what = "no label column is given" if label is None else f"there is no column {label!r}"
         raise UserError(f"{path}: {what}; set label to one of {', '.join(table)}")
     return from_table(path.stem, table, named[0], fraction, seed, keep)
+
+
+def read_table(path: Path) -> Table:
+    """The columns of a CSV or Parquet file: float64 where all cells are numbers, else text."""
+    if not path.is_file():
+        raise UserError(f"{path} is not there; name a .csv or .parquet file")
+    if path.suffix.lower() not in (".csv", ".parquet", ".pq"):
+        raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv or .parquet")
+    return _csv(path) if path.suffix.lower() == ".csv" else _parquet(path)
 
 
 def _npz(path: Path, label: str, keep: Sequence[str]) -> tuple[Table, Table]:

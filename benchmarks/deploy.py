@@ -1,0 +1,135 @@
+"""Seconds a deployed round, against the bare engine moving the same bytes.
+
+Four sites on loopback with real certificates, d = 101,632 (784-128-10). Rounds of the run and bare
+rounds take turns within one job, so both see the same machine.
+
+    rows      B = 10     a bare Collab echo: the request down, an answer of the same size up
+    columns   B = 100    a bare exchange: block down, h_i encrypted to every peer, block up
+
+`python benchmarks/deploy.py equal` compares models instead: 50 rounds on digits at four sites,
+deployed and simulated, for Algorithms 1-4 and local momentum SGD.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from fedssca.config import parse, render
+from fedssca.deploy import kit, submit
+from fedssca.deploy.local import field
+from fedssca.runner import execute
+
+RUN = """
+[data]
+path = "{path}"
+clients = 4
+split = "{split}"
+[model]
+hidden = 128
+[algorithm]
+batch = {batch}
+rho = {{a = 0.9, alpha = 0.1}}
+gamma = {{a = 0.5, alpha = 0.1}}
+tau = 0.2
+"""
+
+
+def main() -> None:
+    kit.ALLOWED.append("deploy_parts.")
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "images.npz"
+        draw = np.random.default_rng(0)
+        x = draw.integers(0, 256, (4000, 784), dtype=np.uint8)
+        np.savez(path, x=x, y=draw.integers(0, 10, 4000))
+        for split, batch in (("sample", 10), ("feature", 100)):
+            config = parse(RUN.format(path=path, split=split, batch=batch))
+            found = measure(config, Path(scratch) / split)
+            ratio = found["ours"] / found["bare"]
+            print(
+                f"{split:8} d = {found['dimension']:,}  B = {batch:3}  "
+                f"round {found['ours']:.4f} s  bare {found['bare']:.4f} s  ratio {ratio:.2f}",
+                flush=True,
+            )
+
+
+EQUAL = """
+[data]
+name = "digits"
+clients = 4
+[algorithm]
+rounds = 50
+rho = {a = 0.9, alpha = 0.1}
+gamma = {a = 0.5, alpha = 0.1}
+tau = 0.2
+multipliers = "exact"
+"""
+LIMIT = ["problem.objective=norm", "problem.constraint=[{kind='loss', limit=0.5}]"]
+METHODS = {
+    "algorithm 1": [],
+    "algorithm 2": LIMIT,
+    "local momentum": ["algorithm.name=momentum", "algorithm.local_steps=5"],
+    "algorithm 3": ["data.split=feature", "algorithm.batch=100"],
+    "algorithm 4": ["data.split=feature", "algorithm.batch=100", *LIMIT],
+}
+
+
+def equal() -> None:
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as scratch:
+        for group in (list(METHODS)[:3], list(METHODS)[3:]):
+            with (
+                field(parse(EQUAL, METHODS[group[0]]), 4) as made,
+                submit.open_desk(made.kits["submit"]) as desk,
+            ):
+                for name in group:
+                    config = parse(EQUAL, METHODS[name])
+                    folders = [Path(scratch) / f"{name} {kind}" for kind in ("here", "there")]
+                    execute(config, folders[0])
+                    ticket = submit.Ticket.new(made.sites, render(config))
+                    ticket.write(folders[1])
+                    tell = submit.Follower(lambda row, live: None, lambda line: None)
+                    submit.follow(desk, ticket, folders[1], False, tell, 90.0)
+                    models = [np.load(folder / "model.npz") for folder in folders]
+                    gaps = [
+                        np.linalg.norm(models[1][w] - models[0][w]) / np.linalg.norm(models[0][w])
+                        for w in ("w_last", "w")
+                    ]
+                    print(f"{name:15} w(T) {gaps[0]:.1e}  returned {gaps[1]:.1e}", flush=True)
+
+
+def measure(config: object, out: Path) -> dict[str, float]:
+    write = submit.write_job
+
+    def as_benchmark(folder: Path, *order: object) -> None:
+        write(folder, *order)
+        for name in ("server", "client"):
+            file = folder / "app" / "config" / f"config_fed_{name}.json"
+            text = file.read_text().replace(
+                "fedssca.deploy.parts.Coordinator", "deploy_parts.Bench"
+            )
+            file.write_text(text.replace("fedssca.deploy.parts.Site", "deploy_parts.EchoSite"))
+
+    submit.write_job = as_benchmark
+    here = {"PYTHONPATH": str(Path(__file__).parent)}
+    try:
+        with (
+            field(config, 4, out / "logs", here) as made,
+            submit.open_desk(made.kits["submit"]) as desk,
+        ):
+            ticket = submit.Ticket.new(made.sites, render(config))
+            ticket.write(out)
+            tell = submit.Follower(lambda row, live: None, print)
+            submit.follow(desk, ticket, out, False, tell, 90.0)
+    finally:
+        submit.write_job = write
+    return json.loads((out / "result.json").read_text())
+
+
+if __name__ == "__main__":
+    equal() if sys.argv[1:] == ["equal"] else main()

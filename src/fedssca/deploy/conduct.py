@@ -1,0 +1,207 @@
+"""A run at the server, from the hand-shake to the result; whoever carries the letters."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedssca.algorithm import Algorithm
+from fedssca.build import Job, build, plan
+from fedssca.config import Config, render
+from fedssca.deploy.census import Asked, Census, Facts, as_note, blank, merge, question
+from fedssca.deploy.crew import Away, Crew, Link
+from fedssca.deploy.judge import joint_scores, remote_judge
+from fedssca.deploy.party import fingerprint
+from fedssca.errors import UserError
+from fedssca.loop import Runtime
+from fedssca.record import RunDirectory
+from fedssca.runner import carry_out
+from fedssca.runtime.nvflare import Deployed
+from fedssca.wire import note, read_note
+
+__all__ = ["Conductor", "Order"]
+
+SETTING_UP = 600.0
+"""Seconds for reading data and building the problem."""
+
+
+class Order(NamedTuple):
+    """One job as it was submitted."""
+
+    config: Config
+    sites: Sequence[str]
+    """In the order in which they count: site number 0 first."""
+    run: bytes
+    """16 bytes: the run, the same when it is resumed."""
+    resume: bool = False
+
+
+class Conductor:
+    """Runs one order into a run directory and keeps account of it, for who asks meanwhile."""
+
+    def __init__(self, order: Order, link: Link, out: Path) -> None:
+        config = order.config
+        data = replace(config.data, clients=len(order.sites))
+        self._config, self._order, self._out = replace(config, data=data), order, out
+        self._vertical = config.data.split == "feature"
+        everyone = len(order.sites)
+        needed = config.deploy.min_sites or everyone // 2 + 1
+        self.crew = Crew(
+            link,
+            order.sites,
+            order.run,
+            needed=everyone if self._vertical else min(needed, everyone),
+            timeout=config.deploy.timeout,
+            tell=self._tell,
+        )
+        self._events: list[dict[str, Any]] = []
+        self._written = 0
+        self._settled = False
+        self._costs: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        self.rows: list[dict[str, Any]] = []
+        self.round = 0
+
+    def run(self, on_row: Callable[[dict[str, Any]], None] = lambda row: None) -> dict[str, Any]:
+        """Hand-shake, calibration, rounds, result; Away when too few sites are left."""
+        if self._config.data.collection == "open" and self._vertical:
+            raise UserError(
+                'data.collection = "open" would hand the parties\' data to the server: '
+                'deployments use "exchange"'
+            )
+        if self._order.resume and (done := RunDirectory.open(self._out).result()) is not None:
+            self.rows = RunDirectory.open(self._out).rows()
+            return done
+        if not self._order.resume:
+            RunDirectory.check_free(self._out)
+        with jax.enable_x64(self._config.run.precision == "float64"):
+            try:
+                return self._run(on_row)
+            finally:
+                self._flush()
+
+    def predict(self) -> dict[str, Any]:
+        """Scores of the parties' new rows under the trained model of this run, (rows, classes)."""
+        if not self._vertical:
+            raise UserError("sites with rows have the whole model: fedssca deploy predict RUN FILE")
+        folder = RunDirectory.open(self._out)
+        if folder.result() is None:
+            raise UserError("this run is not complete: resume it first")
+        w = np.load(self._out / "model.npz")["w"]
+        with jax.enable_x64(self._config.run.precision == "float64"):
+            census = self._shake_hands()
+            job = self._prepare(self._config, census)
+            new = self._everyone("fresh", {"label": self._config.data.label})
+            for name, each in zip(self.crew.names, new, strict=True):
+                if each != new[0]:
+                    raise UserError(
+                        f"{name}: its new rows are not those of {self.crew.names[0]}: the same ids "
+                        "in the same order are needed"
+                    )
+            scores = joint_scores(self.crew, job, w, new[0]["rows"])
+        return {"labels": census.labels, "scores": scores.tolist()}
+
+    def status(self, rows_from: int = 0) -> dict[str, Any]:
+        """What the submitting side shows: rows it has not seen, sites, events, the round."""
+        with self._lock:
+            return {
+                "round": self.round,
+                "rows": self.rows[rows_from:],
+                "live": [self.crew.names[number] for number in self.crew.live],
+                "events": list(self._events),
+            }
+
+    def _run(self, on_row: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        census = self._shake_hands()
+        config, crew = self._config, self.crew
+        first = self._prepare(config, census)
+
+        def probing(problem: Any, clients: Any, algorithm: Algorithm, seed: int) -> Runtime:
+            del problem, clients, seed
+            return Deployed(crew, "probe", first, algorithm)
+
+        job = build(config, *blank(census, config), engine=probing)
+        if job.config != config:
+            self._prepare(job.config, census)
+
+        def training(problem: Any, clients: Any, algorithm: Algorithm, seed: int) -> Runtime:
+            del problem, clients, seed
+            return Deployed(crew, "train", job, algorithm, self._note_costs)
+
+        def seen(row: dict[str, Any]) -> None:
+            with self._lock:
+                self.rows.append(row)
+            self._flush()
+            on_row(row)
+
+        judge = remote_judge(crew, job, census.held)
+        result = carry_out(
+            job, self._out, self._order.resume, seen, runtime=training, judge=judge, test=None
+        )
+        folder = RunDirectory.open(self._out)
+        text = json.dumps(as_note(census), indent=2)
+        folder.write("census.json", lambda file: file.write(text.encode()))
+        return result
+
+    def _shake_hands(self) -> Census:
+        """All sites fit, or one line that names the one that does not."""
+        asked = question(self._config, self._order.run.hex())
+        facts = self._everyone("facts", asked)
+        return merge(self.crew.names, facts, asked)
+
+    def _prepare(self, config: Config, census: Census) -> Job:
+        """The same problem at all parties, or one line that names the one that has another."""
+        job = plan(config, *blank(census, config))
+        mark = fingerprint(job, census)
+        told = {"config": render(config), "census": as_note(census)}
+        for name, said in zip(self.crew.names, self._everyone("prepare", told), strict=True):
+            if said["fingerprint"] != mark:
+                raise UserError(
+                    f"{name}: it built another problem from the same config; install the same "
+                    "versions of fedssca, jax and numpy everywhere"
+                )
+        return job
+
+    def _everyone(self, kind: str, said: Asked) -> list[Facts]:
+        crew = self.crew
+        letters = crew.ask(kind, 0, {n: note(said) for n in range(len(crew.names))}, SETTING_UP)
+        missing = [name for number, name in enumerate(crew.names) if number not in letters]
+        if missing:
+            raise Away(missing, f"before round 1: no answer from {', '.join(missing)}")
+        return [read_note(letters[number]) for number in range(len(crew.names))]
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        with self._lock:
+            self._events.append(event)
+        self._flush()
+
+    def _note_costs(self, round_: int, seconds: float, crew: Crew, share: float) -> None:
+        self.round = round_
+        if not self._settled:
+            # The engine leaves every round's messages in cycles. What stays for good is put aside,
+            # so that looking for them is cheap and therefore happens often.
+            gc.collect()
+            gc.freeze()
+            self._settled = True
+        sites = {crew.names[number]: list(tally) for number, tally in crew.tallies.items()}
+        self._costs.append({"round": round_, "seconds": seconds, "share": share, "sites": sites})
+
+    def _flush(self) -> None:
+        """Costs and events so far into the run directory, once there is one."""
+        if not (self._out / "config.toml").exists():
+            return
+        with self._lock:
+            costs, self._costs = self._costs, []
+            events, self._written = self._events[self._written :], len(self._events)
+            for name, lines in (("sites.jsonl", costs), ("events.jsonl", events)):
+                if lines:
+                    with open(self._out / name, "a") as file:
+                        file.write("".join(json.dumps(line) + "\n" for line in lines))

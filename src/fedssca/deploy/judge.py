@@ -1,0 +1,142 @@
+"""The server's evaluator: sites add up over their own rows, the server puts the sums together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.algorithm import Request
+from fedssca.build import Job
+from fedssca.data import Columns, Rows
+from fedssca.deploy.crew import Crew
+from fedssca.deploy.stages import algorithm_of, phases_of, shapes_of, speaker_of
+from fedssca.metrics import CHUNK, Evaluator, Sums, judge_of
+from fedssca.problem import Array
+from fedssca.runtime.nvflare import Deployed
+
+__all__ = ["joint_scores", "remote_judge"]
+
+
+def remote_judge(crew: Crew, job: Job, held: int) -> Evaluator:
+    """An `Evaluator` whose rows are at the sites; `held`: test rows where all hold columns.
+
+    Of sites that have gone nothing is added, and their rows do not count: the row says how many
+    sites it is about.
+    """
+    asker = _Rows(crew, job) if isinstance(job.clients, Rows) else _Columns(crew, job, held)
+    judge = judge_of(job.problem, job.clients, lambda: asker.total, asker.sums, asker.slopes)
+    return judge._replace(row=lambda w: judge.row(w) | {"sites": len(crew.live)})
+
+
+class _Rows:
+    """Sites that hold rows: one letter each."""
+
+    def __init__(self, crew: Crew, job: Job) -> None:
+        assert isinstance(job.clients, Rows)
+        self._crew, self._sizes, self.total = crew, job.clients.sizes, job.clients.total
+        self._due = {name: shapes_of(name, job, 0).answer for name in ("measure", "slope")}
+        self._serial = count(1)
+
+    def sums(self, w: Array) -> Sums:
+        """Terms and rates over the rows of all sites that answer."""
+        (terms, train), test = self._all("measure", w)
+        return Sums(terms, train, test if _any(test) else None)
+
+    def slopes(self, w: Array) -> np.ndarray:
+        """Gradients of all terms."""
+        return np.asarray(self._all("slope", w)["slopes"])
+
+    def _all(self, name: str, w: Array) -> Any:
+        crew, serial = self._crew, next(self._serial)
+        asked = {"w": np.asarray(w)}
+        found = crew.call(
+            f"{name}/reply", serial, dict.fromkeys(crew.live, asked), lambda _: self._due[name]
+        )
+        if not found:
+            crew.all_or_away(crew.live, found, serial)
+        self.total = sum(self._sizes[number] for number in found)
+        return _added(list(found.values()))
+
+
+class _Columns:
+    """Parties that hold columns: chunk by chunk, h_i go to the one who has labels."""
+
+    def __init__(self, crew: Crew, job: Job, held: int) -> None:
+        assert isinstance(job.clients, Columns)
+        self._crew, self._job, self._held = crew, job, held
+        self.total = job.clients.total
+        self._slopes = Deployed(crew, "slope", job, algorithm_of("slope", job))
+        self._serial = count(1)
+
+    def sums(self, w: Array) -> Sums:
+        """Terms and rates over all rows, as the party with labels added them."""
+        terms, train = _added([self._chunk(w, rows, 0) for rows in _chunks(self.total)])
+        test = [self._chunk(w, rows, 1)[1] for rows in _chunks(self._held)]
+        return Sums(terms, train, _added(test) if test else None)
+
+    def slopes(self, w: Array) -> np.ndarray:
+        """Gradients of all terms."""
+        total: Any = 0.0
+        for rows in _chunks(self.total):
+            request = Request(jnp.asarray(next(self._serial), jnp.int32), w)
+            found = self._slopes.sweep(request, rows).vectors["gradient"]
+            total = total + np.asarray(found, float) * len(rows)
+        return np.asarray(total)
+
+    def _chunk(self, w: Array, rows: np.ndarray, test: int) -> Any:
+        part = {"test": np.asarray(test, np.int32)}
+        return _together(self._crew, self._job, "measure", w, rows, next(self._serial), part)
+
+
+def joint_scores(crew: Crew, job: Job, w: Array, rows: int) -> np.ndarray:
+    """Scores of new rows that parties hold together, as the one who speaks for all adds them."""
+    parts = [
+        _together(crew, job, "predict", w, chunk, serial, {})["scores"]
+        for serial, chunk in enumerate(_chunks(rows), 1)
+    ]
+    return np.concatenate(parts)
+
+
+def _together(
+    crew: Crew, job: Job, name: str, w: Array, rows: np.ndarray, serial: int, more: dict[str, Any]
+) -> Any:
+    """One exchange on a chunk of rows; what the party that speaks for all answers."""
+    split, point = job.problem.vertical, np.asarray(w)
+    assert split is not None
+    assert isinstance(job.clients, Columns)
+    common = {
+        "round": np.asarray(serial, np.int32),
+        "indices": rows,
+        "w0": point[split.blocks[0]],
+        "weights": (),
+    }
+    asked: dict[int, Any] = {
+        number: common | more | {"w": point[split.blocks[number + 1]]}
+        for number in range(job.clients.count)
+    }
+    due = [shapes_of(name, job, number).answer for number in asked]
+    for phase in phases_of(name, job.clients):
+        answer: list[Any] = due if phase == "reply" else [()] * len(due)
+        found = crew.call(f"{name}/{phase}", serial, asked, answer.__getitem__)
+        crew.all_or_away(asked, found, serial)
+        asked = dict.fromkeys(asked, ())
+    return found[speaker_of(job.clients)]
+
+
+def _chunks(rows: int) -> Iterator[np.ndarray]:
+    for begin in range(0, rows, CHUNK):
+        yield np.arange(begin, min(begin + CHUNK, rows), dtype=np.int32)
+
+
+def _added(parts: list[Any]) -> Any:
+    """Leaf by leaf, in the order of the sites, in double precision."""
+    return jax.tree.map(lambda *leaves: sum(np.asarray(leaf, float) for leaf in leaves), *parts)
+
+
+def _any(rates: Any) -> bool:
+    return any(np.any(leaf) for leaf in jax.tree.leaves(rates))

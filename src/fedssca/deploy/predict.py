@@ -1,0 +1,72 @@
+"""Predictions with a deployed run's model: sites with rows on a file of one's own, or jointly."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import jax
+import numpy as np
+
+from fedssca.build import model_of, plan
+from fedssca.config import parse
+from fedssca.data.load import read_table
+from fedssca.deploy.census import Census, blank
+from fedssca.errors import UserError
+from fedssca.record import RunDirectory
+
+__all__ = ["predict_file", "write_predictions"]
+
+
+def predict_file(run: Path, file: Path) -> dict[str, Any]:
+    """Labels and scores of the rows in a CSV or Parquet file, encoded as the sites' rows were."""
+    folder = RunDirectory.open(run)
+    if folder.result() is None or not (run / "census.json").is_file():
+        raise UserError(f"{run} holds no complete deployed run: wait for it, or resume it")
+    census = Census(**json.loads((run / "census.json").read_text()))
+    if census.columns:
+        raise UserError(
+            f"{run}: no party has all columns of this model; predict jointly: leave out the file"
+        )
+    config = parse(folder.config)
+    x = _features(read_table(file), census, str(file))
+    with jax.enable_x64(config.run.precision == "float64"):
+        job = plan(config, *blank(census, config))
+        w0, w1 = job.problem.unravel(np.load(run / "model.npz")["w"])
+        model = model_of(config, job.dataset)
+        scores = np.asarray(model.top(w0, model.local(w1, x)))
+    return {"labels": census.labels, "scores": scores.tolist()}
+
+
+def _features(table: dict[str, np.ndarray], census: Census, where: str) -> np.ndarray:
+    names = [f for f in census.features if "=" not in f or f.split("=")[0] not in census.kinds]
+    wanted = list(dict.fromkeys([*names, *census.kinds]))
+    if lacking := [name for name in wanted if name not in table]:
+        raise UserError(f"{where} has no column {lacking[0]!r}, which the model needs")
+    blocks = []
+    for feature in census.features:
+        column, _, kind = feature.partition("=")
+        if column in census.kinds and feature not in table:
+            blocks.append((table[column].astype(str) == kind).astype(np.float32))
+        elif feature in census.moments:
+            mean, deviation = census.moments[feature]
+            values = table[feature] - mean
+            blocks.append(values / deviation if deviation else np.zeros(len(values)))
+        else:
+            blocks.append(table[feature])
+    return np.stack(blocks, axis=1).astype(np.float32)
+
+
+def write_predictions(answer: dict[str, Any], stream: IO[str]) -> None:
+    """One line a row: the predicted label, and the probability of every label."""
+    labels: Sequence[Any] = answer["labels"]
+    scores = np.asarray(answer["scores"], float)
+    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+    chances = odds / odds.sum(axis=1, keepdims=True)
+    writer = csv.writer(stream)
+    writer.writerow(["prediction", *(f"p[{label}]" for label in labels)])
+    for row in chances:
+        writer.writerow([labels[int(row.argmax())], *(f"{chance:.6g}" for chance in row)])

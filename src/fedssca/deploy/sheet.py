@@ -1,0 +1,192 @@
+"""A site's own data: where site.toml says it is. What is read here never leaves the site."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedssca.config import read, section
+from fedssca.data.dataset import Array
+from fedssca.data.load import read_table
+from fedssca.errors import UserError
+
+__all__ = ["Sheet", "Source", "fresh_rows", "read_sheet", "read_source"]
+
+BROKEN = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+
+
+@dataclass(frozen=True)
+class Source:
+    """site.toml: which rows or columns this site brings."""
+
+    path: str = ""
+    """A .csv, .npz or .parquet file; from the folder of site.toml if it is not absolute."""
+    database: str = ""
+    """In place of a file: a SQLAlchemy URL, or env:NAME to read it from the environment,"""
+    query: str = ""
+    """and the SQL that gives the rows."""
+    label: str = ""
+    """The column with the labels; none: the run's data.label, or y."""
+    id: str = ""
+    """The column that names rows: parties that hold columns need it. It is no feature."""
+    ignore: list[str] = field(default_factory=list)
+    """Columns to leave out."""
+    scale: float = 0.0
+    """Arrays only: x is used as it is, times this. 0: standardised, or bytes over their maximum."""
+    predict: str = ""
+    """New rows for `deploy predict`: a file like `path`, without labels."""
+
+
+class Sheet(NamedTuple):
+    """Raw rows: an array x, or a table of named columns; labels and ids where they are known."""
+
+    features: tuple[str, ...]
+    x: Array | None
+    table: dict[str, Array]
+    """Columns of numbers and of text, in place of x."""
+    extra: dict[str, Array]
+    """Columns that a constraint may ask for, by name."""
+    y: Array | None
+    ids: Array | None
+    scale: float
+    test: Sheet | None = None
+    """Rows for testing that came apart."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(self.x if self.x is not None else next(iter(self.table.values())))
+
+
+def read_source(file: Path) -> Source:
+    """site.toml, with its path made absolute."""
+    source: Source = section(Source, read(file), str(file))
+    if bool(source.path) == bool(source.query):
+        raise UserError(f"{file}: give either path = <file>, or database = <URL> and query = <SQL>")
+    if source.query and not source.database:
+        raise UserError(f"{file}: query needs database = <SQLAlchemy URL, or env:NAME>")
+    root = file.absolute().parent
+    places: dict[str, Any] = {
+        name: str(root / Path(getattr(source, name)).expanduser())
+        for name in ("path", "predict")
+        if getattr(source, name)
+    }
+    return replace(source, **places)
+
+
+def fresh_rows(source: Source, label: str) -> Sheet:
+    """The new rows that a site has for a joint prediction."""
+    if not source.predict:
+        raise UserError("no new rows: set predict = <file> in site.toml")
+    sheet = read_sheet(replace(source, path=source.predict, query=""), label)
+    return sheet._replace(y=None, test=None)
+
+
+def read_sheet(source: Source, label: str) -> Sheet:
+    """The rows that a site has; `label` is the run's name for the label column."""
+    if source.path.lower().endswith(".npz"):
+        return _arrays(Path(source.path), source, label)
+    table = _query(source) if source.query else read_table(Path(source.path))
+    where = source.path or "the query"
+    for column in [*source.ignore, *filter(None, [source.id])]:
+        if column not in table:
+            raise UserError(f"{where} has no column {column!r}; it has {', '.join(table)}")
+    ids = table.pop(source.id).astype(str) if source.id else None
+    kept = {name: values for name, values in table.items() if name not in source.ignore}
+    name = source.label or label or "y"
+    if source.label and name not in kept:
+        raise UserError(f"{where} has no column {name!r}; it has {', '.join(kept)}")
+    y = kept.pop(name, None)
+    for column, values in kept.items():
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise UserError(f"{where}: column {column!r} holds {values[row]} in row {row + 1}")
+    if not kept or not len(next(iter(kept.values()))):
+        raise UserError(f"{where} has no rows or no feature columns")
+    return Sheet(tuple(kept), None, kept, kept, y, ids, source.scale)
+
+
+def _arrays(path: Path, source: Source, label: str) -> Sheet:
+    """x, y, x_test, y_test and further columns; "features" may name the columns of x."""
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
+            raw = {name: np.asarray(held[name]) for name in held.files}
+    except BROKEN as error:
+        raise UserError(f"{path} cannot be read as NPZ of plain arrays: {error}") from None
+    if "x" not in raw or raw["x"].ndim < 2 or raw["x"].dtype.kind not in "biuf":
+        raise UserError(f"{path} needs an array x of numbers, one row a sample")
+    names = raw.pop("features", None)
+    width = int(np.prod(raw["x"].shape[1:]))
+    features = tuple(map(str, names)) if names is not None else _numbered(width)
+    if len(features) != width:
+        raise UserError(f"{path}: {len(features)} names in features for {width} columns of x")
+
+    def part(end: str, test: Sheet | None) -> Sheet:
+        x = raw["x" + end]
+        own = {name.removesuffix("_test"): v for name, v in raw.items() if _ends(name, end)}
+        odd = [name for name, values in own.items() if len(values) != len(x)]
+        if odd:
+            raise UserError(f"{path}: {odd[0]}{end} has {len(own[odd[0]])} rows, x has {len(x)}")
+        if x.dtype.kind == "f" and not np.isfinite(x).all():
+            raise UserError(f"{path}: x{end} holds numbers that are not finite")
+        y = own.pop(source.label or (label if label in own else "y"), None)
+        ids = own.pop(source.id or "ids", None)
+        del own["x"]
+        flat = x.reshape(len(x), -1)
+        named = None if ids is None else ids.astype(str)
+        return Sheet(features, flat, {}, own, y, named, source.scale, test)
+
+    return part("", part("_test", None) if "x_test" in raw and len(raw["x_test"]) else None)
+
+
+def _ends(name: str, end: str) -> bool:
+    return name.endswith("_test") == bool(end)
+
+
+def _numbered(width: int) -> tuple[str, ...]:
+    return tuple(f"x{j}" for j in range(width))
+
+
+def _query(source: Source) -> dict[str, Array]:
+    """The columns that the site's own database gives."""
+    try:
+        import sqlalchemy
+    except ImportError:
+        raise UserError("a query needs SQLAlchemy: pip install 'fedssca[deploy]'") from None
+    url = source.database
+    if url.startswith("env:"):
+        url = os.environ.get(url.removeprefix("env:"), "")
+        if not url:
+            raise UserError(f"database = {source.database!r}: that variable is not set")
+    try:
+        engine = sqlalchemy.create_engine(url)
+        with engine.connect() as connection:
+            result = connection.execute(sqlalchemy.text(source.query))
+            names, rows = list(result.keys()), result.fetchall()
+        engine.dispose()
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
+        # The driver's message may quote the URL and with it a password: its kind must do.
+        raise UserError(
+            f"the site's database did not answer the query ({type(error).__name__}): "
+            "try database and query in a SQL client"
+        ) from None
+    if not rows:
+        raise UserError("the query gave no rows")
+    return {name: _cells(name, [row[i] for row in rows]) for i, name in enumerate(names)}
+
+
+def _cells(name: str, values: list[Any]) -> Array:
+    if None in values:
+        raise UserError(f"the query: column {name!r} is NULL in row {values.index(None) + 1}")
+    if all(isinstance(value, str) for value in values):
+        return np.array(values)
+    try:
+        return np.array([float(value) for value in values])
+    except (TypeError, ValueError):
+        raise UserError(f"the query: column {name!r} is neither number nor text") from None

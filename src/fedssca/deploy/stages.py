@@ -1,0 +1,234 @@
+"""Who answers in which stage of a run, and the shapes of what is asked and answered.
+
+    probe     step sizes before round 1          the client objects of `fedssca.client`
+    train     the rounds                         the same
+    measure   F_m and rates over all rows        sums over own rows; parties with columns: h_i of
+                                                 a chunk goes to the one that speaks for all
+    slope     gradients over all rows            sums over own rows; or a round on a chunk
+    predict   scores of new rows                 parties with columns only: as in measure
+
+Both ends call these functions with the same problem, so both know what must arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.algorithm import Algorithm, Message, Request, State, start
+from fedssca.build import Job
+from fedssca.calibrate import probe
+from fedssca.client import SERVER, ColumnClient, Outgoing, RowClient
+from fedssca.data import Columns, Rows
+from fedssca.metrics import CHUNK, added, everything, full_passes, held_out, shapes
+from fedssca.problem import Array, Batch, Problem, Terms
+from fedssca.surrogate import gradients
+
+__all__ = ["STAGES", "Shapes", "Stage", "algorithm_of", "phases_of", "shapes_of", "stage"]
+
+Part = dict[str, np.ndarray]
+STAGES = ("probe", "train", "measure", "slope", "predict")
+
+
+class Stage(NamedTuple):
+    """One stage at one site."""
+
+    handle: Callable[[str, Any], Outgoing]
+    receive: Callable[[int, Any], None]
+
+
+class Shapes(NamedTuple):
+    """What a site is asked, and what it answers to the server; -1: any number of rows."""
+
+    asked: Any
+    answer: Any
+
+
+def slopes(problem: Problem, rows: int) -> Algorithm:
+    """Gradients of all terms over a batch, as a method whose rounds change nothing."""
+
+    def reply(terms: Terms, asked: Request, batch: Batch) -> Message:
+        return gradients(problem, terms, asked.w, batch)
+
+    def stay(state: State, total: Message) -> State:
+        del total
+        return state
+
+    def publish(state: State) -> Request:
+        return Request(state.round + 1, state.w)
+
+    return Algorithm("slopes", rows, 1, lambda w: start(problem, w, ()), publish, reply, stay)
+
+
+def algorithm_of(name: str, job: Job) -> Algorithm:
+    """The method whose messages a stage sends."""
+    if name == "probe":
+        return probe(job.problem, job.algorithm.batch)
+    return slopes(job.problem, min(CHUNK, job.clients.total)) if name == "slope" else job.algorithm
+
+
+def phases_of(name: str, clients: Rows | Columns) -> tuple[str, ...]:
+    """The phases of a stage, in order."""
+    if isinstance(clients, Rows):
+        return ("reply",)
+    if name in ("measure", "predict"):
+        return ("share", "reply")
+    return ("share", "reply") if clients.label_holder is None else ("share", "head", "reply")
+
+
+def speaker_of(clients: Columns) -> int:
+    """The party that speaks for w_0 and for the labels."""
+    return clients.label_holder if clients.label_holder is not None else 0
+
+
+def shapes_of(name: str, job: Job, number: int) -> Shapes:
+    """What site `number` gets in the first phase of a stage, and sends in its last."""
+    problem, clients = job.problem, job.clients
+    w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
+    if isinstance(clients, Rows):
+        if name == "measure":
+            return Shapes({"w": w}, _sums_shape(problem, clients))
+        if name == "slope":
+            terms = problem.combine.shape[1]
+            return Shapes({"w": w}, {"slopes": jax.ShapeDtypeStruct((terms, w.size), w.dtype)})
+        return Shapes(*shapes(problem, clients, algorithm_of(name, job)))
+    split = problem.vertical
+    assert split is not None
+    whole = {
+        "round": jax.ShapeDtypeStruct((), np.int32),
+        "w": jax.ShapeDtypeStruct((len(split.blocks[number + 1]),), w.dtype),
+        "w0": jax.ShapeDtypeStruct((len(split.blocks[0]),), w.dtype),
+        "indices": jax.ShapeDtypeStruct((-1,), np.int32),
+        "weights": (),
+    }
+    speaks = number == speaker_of(clients)
+    if name == "measure":
+        asked = whole | {"test": jax.ShapeDtypeStruct((), np.int32)}
+        one, _ = _sums_shape(problem, clients)
+        return Shapes(asked, one if speaks else ())
+    if name == "predict":
+        scores = {"scores": jax.ShapeDtypeStruct((-1, job.dataset.classes), w.dtype)}
+        return Shapes(whole, scores if speaks else ())
+    request, message = shapes(problem, clients, algorithm_of(name, job))
+
+    def piece(block: int) -> Message:
+        size = len(split.blocks[block])
+        vectors = jax.tree.map(
+            lambda s: jax.ShapeDtypeStruct((*s.shape[:-1], size), s.dtype), message.vectors
+        )
+        return Message(message.scalars if block == 0 else (), vectors)
+
+    own = [0, number + 1] if speaks else [number + 1]
+    return Shapes(whole | {"weights": request.weights}, {block: piece(block) for block in own})
+
+
+def stage(name: str, job: Job, number: int, train: Part, test: Part, new: Part) -> Stage:
+    """The object that answers at site `number`; `new` rows are for predictions."""
+    problem, clients = job.problem, job.clients
+    if isinstance(clients, Rows):
+        if name in ("measure", "slope"):
+            return Stage(_row_sums(name, problem, number, train, test), _nobody)
+        algorithm, seed = algorithm_of(name, job), job.config.run.seed
+        row = RowClient(number, problem, algorithm, train, clients.total, seed)
+        return Stage(row.handle, _nobody)
+    if name in ("measure", "predict"):
+        parts = [train, test] if name == "measure" else [new]
+        judge = ColumnJudge(number, job, parts)
+        return Stage(judge.handle, judge.receive)
+    column = ColumnClient(number, problem, algorithm_of(name, job), train, clients.label_holder)
+    return Stage(column.handle, column.receive)
+
+
+def _nobody(sender: int, payload: Any) -> None:
+    raise RuntimeError(f"sites that hold rows send each other nothing, site {sender} did")
+
+
+def _sums_shape(problem: Problem, clients: Rows | Columns) -> Any:
+    """(terms and rates of the training rows, rates of the test rows)."""
+    like = {
+        name: jax.ShapeDtypeStruct((1, *column.shape[1:]), column.dtype)
+        for name, column in clients.columns.items()
+    }
+    like["client"] = jax.ShapeDtypeStruct((1,), np.int32)
+    like["weight"] = jax.ShapeDtypeStruct((1,), np.float32)
+    one = jax.eval_shape(full_passes(problem).sums, problem.start, like)
+    return one, one[1]
+
+
+def _row_sums(
+    name: str, problem: Problem, number: int, train: Part, test: Part
+) -> Callable[[str, Any], Outgoing]:
+    """Full passes over the rows of one site."""
+    passes = full_passes(problem)
+    client = np.full(len(train["x"]), number, np.int32)
+    own, held = everything(train, client), held_out(test)
+
+    def handle(phase: str, asked: Any) -> Outgoing:
+        del phase
+        w = jnp.asarray(asked["w"])
+        if name == "slope":
+            return {SERVER: {"slopes": passes.jacobian(w, own)}}
+        one = passes.sums(w, own)
+        none = jax.tree.map(jnp.zeros_like, one[1])
+        return {SERVER: (one, none if held is None else passes.sums(w, held)[1])}
+
+    return handle
+
+
+class ColumnJudge:
+    """Evaluates with peers, a chunk of rows at a time: all h_i go to the one who has labels.
+
+    Rows of which nobody has labels are scored.
+    """
+
+    def __init__(self, number: int, job: Job, parts: list[Part]) -> None:
+        assert job.problem.vertical is not None
+        assert isinstance(job.clients, Columns)
+        self._split, self._number = job.problem.vertical, number
+        self._speaker = speaker_of(job.clients)
+        self._parts = [
+            {name: jnp.asarray(column) for name, column in part.items()} for part in parts
+        ]
+        self._inbox: dict[int, Array] = {}
+        self._local = jax.jit(self._split.locals[number])
+        self._sums = jax.jit(partial(_chunk_sums, job.problem))
+        assert self._split.scores is not None
+        self._scores = jax.jit(self._split.scores)
+
+    def receive(self, sender: int, payload: Any) -> None:
+        """Take what a peer sent."""
+        self._inbox[sender] = payload
+
+    def handle(self, phase: str, asked: Any) -> Outgoing:
+        """Share the chunk's h_i, then (the speaker only) add up."""
+        part, index = self._parts[int(asked.get("test", 0))], asked["indices"]
+        if phase == "share":
+            self._inbox = {}
+            h = self._local(asked["w"], part["x"][index])
+            if self._number == self._speaker:
+                self._inbox[self._number] = h
+                return {}
+            return {self._speaker: h}
+        if self._number != self._speaker:
+            return {SERVER: ()}
+        hs = [self._inbox.get(i) for i in range(len(self._split.locals))]
+        if missing := [i for i, h in enumerate(hs) if h is None]:
+            raise RuntimeError(f"no h from parties {missing} for this chunk")
+        batch = {name: column[index] for name, column in part.items() if name != "x"}
+        if not batch:
+            return {SERVER: {"scores": self._scores(asked["w0"], hs)}}
+        return {SERVER: self._sums(asked["w0"], hs, batch)}
+
+
+def _chunk_sums(problem: Problem, w0: Array, hs: list[Array], batch: Batch) -> Any:
+    split = problem.vertical
+    assert split is not None
+    assert split.measure is not None
+    weight = jnp.ones(len(hs[0]), w0.dtype)
+    batch["client"] = jnp.zeros(len(hs[0]), jnp.int32)
+    return split.head(w0, hs, batch) @ weight, added(split.measure(w0, hs, batch), weight)

@@ -1,0 +1,73 @@
+"""Sites in this process: the whole path of a deployed run but for the engine and the network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedssca.config import Config
+from fedssca.deploy.conduct import Conductor, Order
+from fedssca.deploy.crew import Answer
+from fedssca.deploy.party import Party, Post
+from fedssca.deploy.share import give_out, site_names
+from fedssca.deploy.sheet import read_source
+
+RUN = bytes(range(16))
+Tamper = Callable[[str, bytes, bytes], Any]
+"""(site, letter, its answer) -> the answer that arrives; None: none does."""
+
+
+class Loopback:
+    """A `Link` to parties in this process; `tamper` may change what they answer."""
+
+    def __init__(self, parties: Mapping[str, Party], tamper: Tamper | None = None) -> None:
+        self._parties, self._tamper = parties, tamper
+        self.peer_letters: list[bytes] = []
+        self.answers: list[bytes] = []
+
+    def ask(self, letters: Mapping[str, bytes], timeout: float) -> Mapping[str, Answer]:
+        del timeout
+        answers = {}
+        for site, data in letters.items():
+            begun = time.perf_counter()
+            back: Any = self._parties[site].handle(data, self._poster(site))
+            if self._tamper:
+                back = self._tamper(site, data, back)
+            error = "timed out" if back is None else ""
+            answers[site] = Answer(back, error, time.perf_counter() - begun)
+            if back is not None:
+                self.answers.append(back)
+        return answers
+
+    def _poster(self, sender: str) -> Post:
+        def post(letters: Mapping[str, bytes], timeout: float) -> None:
+            del timeout
+            for peer, data in letters.items():
+                self.peer_letters.append(data)
+                self._parties[peer].receive(sender, data)
+
+        return post
+
+
+def parties(files: list[Path], secure: bool = True) -> dict[str, Party]:
+    names = site_names(len(files))
+    return {name: Party(name, read_source(f), secure) for name, f in zip(names, files, strict=True)}
+
+
+def deployed(
+    config: Config,
+    sites: int,
+    folder: Path,
+    *,
+    tamper: Tamper | None = None,
+    resume: bool = False,
+    run: bytes = RUN,
+    secure: bool = True,
+) -> tuple[dict[str, Any], Conductor, Loopback]:
+    files = give_out(config, sites, folder / "data")
+    link = Loopback(parties(files, secure), tamper)
+    order = Order(config, site_names(sites), run, resume)
+    conductor = Conductor(order, link, folder / "run")
+    return conductor.run(), conductor, link

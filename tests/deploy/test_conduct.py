@@ -1,0 +1,60 @@
+"""A deployed run gives what the simulator gives: the same rounds behind letters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedssca.config import parse
+from fedssca.runner import execute
+from tests.deploy.loopback import deployed
+
+pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")
+BASE = """
+[data]
+name = "digits"
+[model]
+hidden = 4
+[algorithm]
+batch = 10
+rounds = 8
+[run]
+evaluate_every = 5
+"""
+LIMIT = ["problem.constraint=[{kind='loss', limit=1.9}]"]
+PLAIN = [
+    "algorithm.rho={a=0.9,alpha=0.1}",
+    "algorithm.gamma={a=0.5,alpha=0.1}",
+    "algorithm.tau=0.2",
+]
+COLUMNS = ["data.split=feature", "algorithm.batch=50"]
+CASES = {
+    "algorithm 1": PLAIN,
+    "algorithm 2": [*PLAIN, *LIMIT, "problem.objective=norm", "algorithm.multipliers=exact"],
+    "algorithm 3": [*PLAIN, *COLUMNS],
+    "algorithm 4": [*PLAIN, *COLUMNS, *LIMIT, "algorithm.multipliers=exact"],
+    "calibrated, columns": [*LIMIT, *COLUMNS],
+    "one label holder": [*COLUMNS, *LIMIT, "data.label_holder=1"],
+    "local momentum": ["algorithm.name=momentum", "algorithm.local_steps=3"],
+    "local ssca": [*LIMIT, "algorithm.local_steps=2"],
+    "cohorts": ["algorithm.cohort=1", "algorithm.dropout=0.3", *PLAIN],
+    "client loss": ["problem.constraint=[{kind='client_loss', limit=1.9}]"],
+    "recall": ["problem.constraint=[{kind='recall', limit=0.2, positive=3}]"],
+    "primal-dual": [*LIMIT, "algorithm.name=primal-dual"],
+    "double precision": [*LIMIT, *COLUMNS, "run.precision=float64"],
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_deployed_is_simulated(case: str, tmp_path: Path) -> None:
+    config = parse(BASE, [*CASES[case], "data.clients=2"])
+    theirs = execute(config, tmp_path / "simulated")
+    ours, _, _ = deployed(config, 2, tmp_path)
+    for name in ("w_last", "w"):
+        a, b = (np.load(tmp_path / run / "model.npz")[name] for run in ("simulated", "run"))
+        assert np.linalg.norm(a - b) <= 1e-6 * np.linalg.norm(a), name
+    for name in ("objective", "train_cost", "train_accuracy", "test_accuracy", "kkt_residual"):
+        assert ours[name] == pytest.approx(theirs[name], rel=1e-4, abs=1e-5)
+    assert ours["constraints"] == pytest.approx(theirs["constraints"], rel=1e-4, abs=1e-5)

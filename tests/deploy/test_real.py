@@ -1,0 +1,303 @@
+"""Real processes, real certificates, loopback: what holds in one process holds between many.
+
+Slow, so few: one field of sites with rows and one of parties with columns serve all tests here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from fedssca.build import build
+from fedssca.config import Config, parse, render
+from fedssca.errors import UserError
+from fedssca.runner import execute
+from fedssca.sampling import batch_indices
+
+pytest.importorskip("nvflare", reason="needs the deploy extra: pip install 'fedssca[deploy]'")
+psutil = pytest.importorskip("psutil")
+
+from fedssca.deploy.kit import Kit, running  # noqa: E402
+from fedssca.deploy.local import Field, field  # noqa: E402
+from fedssca.deploy.project import Project, provision  # noqa: E402
+from fedssca.deploy.submit import Desk, Follower, Ticket, follow, open_desk  # noqa: E402
+from tests.deploy.loopback import deployed  # noqa: E402
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.filterwarnings("ignore:convergence is not guaranteed"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+BASE = """
+[data]
+name = "digits"
+[model]
+hidden = 8
+[algorithm]
+batch = 10
+rounds = 50
+rho = {a = 0.9, alpha = 0.1}
+gamma = {a = 0.5, alpha = 0.1}
+tau = 0.2
+[run]
+evaluate_every = 20
+[deploy]
+timeout = 6
+"""
+LIMIT = [
+    "problem.constraint=[{kind='loss', limit=1.9}]",
+    "problem.objective=norm",
+    "algorithm.multipliers=exact",
+]
+SPY = Path(__file__).parent / "spy"
+Row = dict[str, Any]
+
+
+class Yard:
+    """A field and a desk to hand in runs at."""
+
+    def __init__(self, made: Field, desk: Desk, spy: Path = Path()) -> None:
+        self.field, self.desk, self.spy = made, desk, spy
+        self.said: list[str] = []
+
+    def run(
+        self,
+        config: Config,
+        out: Path,
+        during: Callable[[Row], None] = lambda row: None,
+        ticket: Ticket | None = None,
+    ) -> Row:
+        """A run to its end; `during` sees its rows, and may do damage."""
+        again = ticket is not None
+        ticket = ticket or Ticket.new(self.field.sites, render(config))
+        ticket.write(out)
+        self.said.clear()
+        tell = Follower(lambda row, live: during(row), self.said.append)
+        return follow(self.desk, ticket, out, again, tell, 60.0)
+
+    def jobs(self, party: str) -> list[Any]:
+        """The job processes of a party."""
+        return list(psutil.Process(self.field.processes[party].pid).children(recursive=True))
+
+    def kill(self, party: str) -> None:
+        """kill -9: the party's process; what it started ends with it."""
+        self.field.processes[party].kill()
+        self.field.processes[party].wait()
+
+
+def columns(config: str) -> str:
+    return config.replace('"digits"', '"digits"\nsplit = "feature"').replace("= 10", "= 50")
+
+
+@pytest.fixture(scope="module")
+def rows_yard() -> Iterator[Yard]:
+    with field(parse(BASE), 4) as made, open_desk(made.kits["submit"]) as desk:
+        desk.await_sites(made.sites, 90)
+        yield Yard(made, desk)
+    assert not left_behind()
+
+
+@pytest.fixture(scope="module")
+def columns_yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    spy = tmp_path_factory.mktemp("spy")
+    environment = {"FEDSSCA_SPY": str(spy), "PYTHONPATH": str(SPY)}
+    with (
+        field(parse(columns(BASE)), 3, environment=environment) as made,
+        open_desk(made.kits["submit"]) as desk,
+    ):
+        desk.await_sites(made.sites, 90)
+        yield Yard(made, desk, spy)
+
+
+def left_behind() -> list[str]:
+    """Engine processes of this test that outlived it; jobs have a second to notice."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        found = [
+            " ".join(process.info["cmdline"])
+            for process in psutil.process_iter(["cmdline"])
+            if "/fedssca-" in " ".join(process.info["cmdline"] or [])
+        ]
+        if not found:
+            return []
+        time.sleep(0.2)
+    return found
+
+
+def alike(left: Path, right: Path) -> None:
+    a, b = (np.load(folder / "model.npz")["w_last"] for folder in (left, right))
+    assert np.linalg.norm(a - b) <= 1e-6 * np.linalg.norm(a)
+
+
+def test_rows_deployed_is_simulated(rows_yard: Yard, tmp_path: Path) -> None:
+    config = parse(BASE, [*LIMIT, "data.clients=4"])
+    execute(config, tmp_path / "simulated")
+    result = rows_yard.run(config, tmp_path / "deployed")
+    alike(tmp_path / "simulated", tmp_path / "deployed")
+    assert result["round"] == 49
+    costs = lines(tmp_path / "deployed/sites.jsonl")
+    assert [cost["round"] for cost in costs] == list(range(1, 50))
+    assert set(costs[0]["sites"]) == set(rows_yard.field.sites)
+
+
+def test_misfit_is_named_and_garbage_survived(rows_yard: Yard, tmp_path: Path) -> None:
+    host, port = rows_yard.field.kits["submit"].address.split(":")
+    for junk in (b"\0" * 4096, b"GET / HTTP/1.0\r\n\r\n", os.urandom(4096)):
+        with socket.create_connection((host, int(port)), timeout=5) as line:
+            line.sendall(junk)
+    file = rows_yard.field.files["site-3"]
+    data = dict(np.load(file.with_suffix(".npz")))
+    before = file.read_text()
+    data |= {name: data[name][..., :63] for name in ("x", "x_test", "features")}
+    np.savez(file.with_name("narrow.npz"), **data)
+    file.write_text(before.replace("site-3.npz", "narrow.npz"))
+    try:
+        with pytest.raises(UserError, match="site-3: it has 63 feature columns, site-1 has 64"):
+            rows_yard.run(parse(BASE), tmp_path / "misfit")
+    finally:
+        file.write_text(before)
+
+
+def test_stranger_is_refused(rows_yard: Yard, tmp_path: Path) -> None:
+    port = int(rows_yard.field.kits["submit"].address.split(":")[1])
+    made = provision(Project("local", "localhost", port, ["site-1", "site-9"]), tmp_path / "kits")
+    stranger = Kit(made["site-9"])
+    process = stranger.start({"FEDSSCA_SITE": str(rows_yard.field.files["site-1"])})
+    with running({"site-9": process}):
+        until = time.monotonic() + 15
+        while time.monotonic() < until and "CERTIFICATE_VERIFY_FAILED" not in _text(stranger.log):
+            time.sleep(0.2)
+    assert "CERTIFICATE_VERIFY_FAILED" in _text(stranger.log)
+    assert set(rows_yard.desk.connected()) == set(rows_yard.field.sites)
+
+
+def test_killed_job_resumes_bit_for_bit(rows_yard: Yard, tmp_path: Path) -> None:
+    settings = ["algorithm.rounds=360", "run.checkpoint_every=50", "run.evaluate_every=20"]
+    config = parse(BASE, [*settings, "data.clients=4"])
+    deployed(config, 4, tmp_path / "unbroken")
+    memory: list[tuple[int, dict[int, int]]] = []
+
+    def damage(row: Row) -> None:
+        if row["round"] >= 120:
+            for job in rows_yard.jobs("server"):
+                job.kill()
+
+    def watch(row: Row) -> None:
+        jobs = [*rows_yard.jobs("server"), *rows_yard.jobs("site-1")]
+        if row["round"] >= 160:  # all is compiled by then
+            memory.append((row["round"], {job.pid: job.memory_info().rss for job in jobs}))
+
+    with pytest.raises(UserError, match="--resume"):
+        rows_yard.run(config, tmp_path / "broken", damage)
+    ticket = Ticket.read(tmp_path / "broken")
+    rows_yard.run(config, tmp_path / "broken", watch, ticket)
+    ours, theirs = (np.load(tmp_path / name / "model.npz") for name in ("broken", "unbroken/run"))
+    assert (ours["w_last"] == theirs["w_last"]).all()
+    rounds = [row["round"] for row in lines(tmp_path / "broken/metrics.jsonl")]
+    assert rounds == [*range(0, 360, 20), 359]
+    assert memory[0][0] <= 200
+    first, last = memory[0][1], memory[-1][1]
+    assert first.keys() == last.keys()
+    assert all(last[job] < 1.15 * first[job] for job in first), (first, last)
+
+
+def test_killed_site_is_dropped_and_the_run_goes_on(rows_yard: Yard, tmp_path: Path) -> None:
+    config = parse(BASE, ["algorithm.rounds=150", "run.evaluate_every=25"])
+
+    def damage(row: Row) -> None:
+        if row["round"] == 25:
+            rows_yard.kill("site-4")
+
+    result = rows_yard.run(config, tmp_path / "run", damage)
+    assert result["round"] == 149
+    assert result["sites"] == 3
+    events = lines(tmp_path / "run/events.jsonl")
+    assert [event["site"] for event in events] == ["site-4"]
+    assert any("site-4 dropped" in line for line in rows_yard.said)
+    last = lines(tmp_path / "run/sites.jsonl")[-1]
+    assert set(last["sites"]) == {"site-1", "site-2", "site-3"}
+    assert 0.7 < last["share"] < 0.8
+
+
+def test_columns_deployed_is_simulated_and_nobody_else_sees_h(
+    columns_yard: Yard, tmp_path: Path
+) -> None:
+    config = parse(columns(BASE), [*LIMIT, "data.clients=3"])
+    execute(config, tmp_path / "simulated")
+    columns_yard.run(config, tmp_path / "deployed")
+    alike(tmp_path / "simulated", tmp_path / "deployed")
+    seen = b"".join(file.read_bytes() for file in columns_yard.spy.iterdir())
+    job = build(config)
+    split, clients = job.problem.vertical, job.clients
+    assert split is not None
+    index = np.asarray(batch_indices(0, 1, np.zeros(1, int), np.array([clients.total]), 50)[0])
+    w = np.asarray(job.problem.start)
+    for party in range(3):
+        own = w[split.blocks[party + 1]]
+        h = jax.jit(split.locals[party])(own, clients.client(party)["x"][index])
+        assert own.tobytes() in seen, "the spy sees what the server sends"
+        assert np.asarray(h)[0].tobytes() not in seen
+
+
+def test_columns_pause_and_go_on(columns_yard: Yard, tmp_path: Path) -> None:
+    settings = ["algorithm.rounds=120", "run.checkpoint_every=20", "data.clients=3"]
+    config = parse(columns(BASE), settings)
+    deployed(config, 3, tmp_path / "unbroken")
+
+    def damage(row: Row) -> None:
+        if row["round"] == 40 and not columns_yard.said:
+            columns_yard.kill("site-2")
+            columns_yard.said.append("killed")
+
+    def back(line: str) -> None:
+        columns_yard.said.append(line)
+        if line.startswith("paused"):
+            columns_yard.field.start("site-2")
+
+    ticket = Ticket.new(columns_yard.field.sites, render(config))
+    ticket.write(tmp_path / "run")
+    tell = Follower(lambda row, live: damage(row), back)
+    columns_yard.said.clear()
+    follow(columns_yard.desk, ticket, tmp_path / "run", False, tell, 60.0)
+    assert any(line.startswith("paused") and "site-2" in line for line in columns_yard.said)
+    ours, theirs = (np.load(tmp_path / name / "model.npz") for name in ("run", "unbroken/run"))
+    assert (ours["w_last"] == theirs["w_last"]).all()
+
+
+def test_a_killed_command_leaves_nothing(tmp_path: Path) -> None:
+    command = subprocess.Popen(
+        [sys.executable, "-m", "fedssca.cli", "deploy", "local", "--sites", "1", "--quiet"],
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        started = psutil.Process(command.pid).children(recursive=True)
+        if len(started) >= 2:
+            break
+        time.sleep(0.1)
+    command.kill()
+    command.wait()
+    assert len(started) >= 2
+    _, alive = psutil.wait_procs(started, timeout=20)
+    assert not alive
+
+
+def lines(file: Path) -> list[Row]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def _text(file: Path) -> str:
+    return file.read_text(errors="replace") if file.exists() else ""

@@ -1,0 +1,233 @@
+"""Sites' own data: files and queries, what they say of it, who does not fit, and predictions."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedssca.config import Config, parse
+from fedssca.deploy.conduct import Conductor, Order
+from fedssca.deploy.predict import predict_file, write_predictions
+from fedssca.deploy.share import site_names
+from fedssca.deploy.sheet import read_sheet, read_source
+from fedssca.errors import UserError
+from fedssca.runner import execute
+from tests.deploy.loopback import RUN, Loopback, parties
+
+BASE = """
+[model]
+name = "linear"
+[algorithm]
+name = "sgd"
+rate = 0.1
+batch = 4
+rounds = 6
+[run]
+evaluate_every = 5
+"""
+COLUMNS = ["data.split=feature"]
+
+
+def table(rows: int = 60, seed: int = 0) -> dict[str, list[str]]:
+    rng = np.random.default_rng(seed)
+    age, size = rng.normal(50, 10, rows), rng.normal(3, 1, rows)
+    town = rng.choice(["north", "south", "west"], rows)
+    y = np.where(age + 5 * size + rng.normal(0, 5, rows) > 65, "ill", "well")
+    return {
+        "id": [f"p{i}" for i in range(rows)],
+        "age": [f"{v:.3f}" for v in age],
+        "size": [f"{v:.3f}" for v in size],
+        "town": list(town),
+        "y": list(y),
+    }
+
+
+def write(file: Path, columns: dict[str, list[str]], rows: slice = slice(None)) -> None:
+    lines = zip(*(values[rows] for values in columns.values()), strict=True)
+    file.write_text("\n".join([",".join(columns), *(",".join(line) for line in lines)]) + "\n")
+
+
+def by_rows(folder: Path, columns: dict[str, list[str]], count: int = 2) -> list[Path]:
+    files = []
+    for number in range(count):
+        write(folder / f"{number}.csv", columns, slice(number, None, count))
+        files.append(folder / f"{number}.toml")
+        files[-1].write_text(f'path = "{number}.csv"\nid = "id"\n')
+    return files
+
+
+def by_columns(folder: Path, columns: dict[str, list[str]]) -> list[Path]:
+    files = []
+    for number, names in enumerate((["id", "age", "y"], ["id", "size", "town"])):
+        write(folder / f"{number}.csv", {name: columns[name] for name in names})
+        files.append(folder / f"{number}.toml")
+        files[-1].write_text(f'path = "{number}.csv"\nid = "id"\npredict = "{number}-new.csv"\n')
+        new = {name: columns[name][:10] for name in names if name != "y"}
+        write(folder / f"{number}-new.csv", new)
+    return files
+
+
+def run(config: Config, files: list[Path], out: Path) -> tuple[dict[str, object], Conductor]:
+    order = Order(config, site_names(len(files)), RUN)
+    conductor = Conductor(order, Loopback(parties(files)), out)
+    return conductor.run(), conductor
+
+
+def test_sites_with_tables_encode_alike(tmp_path: Path) -> None:
+    """Joint means and kinds: the same model as with all rows in one place."""
+    columns = table()
+    config = parse(BASE)
+    run(config, by_rows(tmp_path, columns), tmp_path / "run")
+    order = [i for part in range(2) for i in range(part, 60, 2)]
+    write(tmp_path / "new.csv", {n: [v[i] for i in order] for n, v in columns.items()})
+    answer = predict_file(tmp_path / "run", tmp_path / "new.csv")
+    assert answer["labels"] == ["ill", "well"]
+    right = np.argmax(answer["scores"], axis=1) == [
+        ["ill", "well"].index(columns["y"][i]) for i in order
+    ]
+    assert right.mean() > 0.6
+    out = io.StringIO()
+    write_predictions(answer, out)
+    header, first, *_ = out.getvalue().splitlines()
+    assert header == "prediction,p[ill],p[well]"
+    assert first.split(",")[0] in ("ill", "well")
+
+
+def test_joint_prediction_agrees_with_the_whole_model(tmp_path: Path) -> None:
+    columns = table()
+    files = by_columns(tmp_path, columns)
+    _, conductor = run(parse(BASE, [*COLUMNS, "data.label_holder=0"]), files, tmp_path / "run")
+    answer = conductor.predict()
+    w = np.load(tmp_path / "run" / "model.npz")["w"]
+    kept = np.isin(np.arange(60), held_out(columns["y"]), invert=True)
+    numbers = [np.array(columns[name], float) for name in ("age", "size")]
+    parts = [(v - v[kept].mean()) / v[kept].std() for v in numbers]
+    towns = [np.array(columns["town"]) == town for town in ("north", "south", "west")]
+    x = np.stack([*parts, *towns], axis=1)[:10]
+    expected = x @ w[1:] + w[0]
+    assert np.array(answer["scores"])[:, 1] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def held_out(y: list[str]) -> np.ndarray:
+    from fedssca.data.dataset import stratified
+
+    return np.flatnonzero(~stratified(np.array(y), 0.2, 0))
+
+
+def test_one_site_is_the_simulator_on_its_file(tmp_path: Path) -> None:
+    """Encoding at a site is the loader's encoding."""
+    columns = {name: values for name, values in table().items() if name != "id"}
+    write(tmp_path / "0.csv", columns)
+    (tmp_path / "0.toml").write_text('path = "0.csv"\n')
+    settings = ["data.clients=1", "data.partition=contiguous"]
+    execute(parse(BASE, [*settings, f"data.path={tmp_path}/0.csv"]), tmp_path / "simulated")
+    run(parse(BASE, settings), [tmp_path / "0.toml"], tmp_path / "run")
+    ours, theirs = (np.load(tmp_path / n / "model.npz")["w"] for n in ("run", "simulated"))
+    assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
+
+
+def test_files_and_queries_give_the_same_sheet(tmp_path: Path) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = table(5)
+    write(tmp_path / "rows.csv", columns)
+    numbers = ("age", "size")
+    typed = {n: list(map(float, v)) if n in numbers else v for n, v in columns.items()}
+    pq.write_table(pa.table(typed), tmp_path / "rows.parquet")
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/rows.db")
+    with engine.begin() as connection:
+        connection.execute(
+            sqlalchemy.text("create table t (id text, age real, size real, town text, y text)")
+        )
+        for row in zip(*typed.values(), strict=True):
+            values = dict(zip(typed, row, strict=True))
+            connection.execute(
+                sqlalchemy.text("insert into t values (:id, :age, :size, :town, :y)"), values
+            )
+    engine.dispose()
+    sheets = []
+    for name, text in {
+        "csv": 'path = "rows.csv"',
+        "parquet": 'path = "rows.parquet"',
+        "sql": f'database = "sqlite:///{tmp_path}/rows.db"\nquery = "select * from t"',
+    }.items():
+        (tmp_path / f"{name}.toml").write_text(text + '\nid = "id"\nlabel = "y"\n')
+        sheets.append(read_sheet(read_source(tmp_path / f"{name}.toml"), ""))
+    for sheet in sheets:
+        assert sheet.features == ("age", "size", "town")
+        assert sheet.y is not None
+        assert sheet.y.tolist() == columns["y"]
+        assert sheet.ids is not None
+        assert sheet.ids.tolist() == columns["id"]
+        np.testing.assert_array_equal(sheet.table["age"], sheets[0].table["age"])
+
+
+def test_a_password_is_not_told(tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy")
+    file = tmp_path / "site.toml"
+    file.write_text('database = "sqlite:////no/such/secret-word.db"\nquery = "select 1"\n')
+    with pytest.raises(UserError) as error:
+        read_sheet(read_source(file), "")
+    assert "secret-word" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("pth = 'a.csv'", "did you mean 'path'"),
+        ("path = 'a.csv'\nquery = 'select 1'", "either path"),
+        ("query = 'select 1'", "needs database"),
+        ("path = 'none.csv'", "not there"),
+        ("path = 'a.csv'\nid = 'key'", "no column 'key'"),
+        ("path = 'a.csv'\nlabel = 'z'", "no column 'z'"),
+    ],
+)
+def test_a_wrong_site_file_is_one_clear_line(text: str, said: str, tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", table(4))
+    (tmp_path / "site.toml").write_text(text)
+    with pytest.raises(UserError, match=said):
+        read_sheet(read_source(tmp_path / "site.toml"), "")
+
+
+def test_misfits_of_rows_name_the_site(tmp_path: Path) -> None:
+    columns = table()
+    files = by_rows(tmp_path, columns)
+    write(tmp_path / "1.csv", {n: v for n, v in columns.items() if n != "size"})
+    with pytest.raises(UserError, match="site-2: it has 2 feature columns, site-1 has 3"):
+        run(parse(BASE), files, tmp_path / "run")
+    renamed = {("girth" if n == "size" else n): v for n, v in columns.items()}
+    write(tmp_path / "1.csv", renamed)
+    with pytest.raises(UserError, match="site-2: feature column 2 is 'girth'"):
+        run(parse(BASE), files, tmp_path / "run")
+    write(tmp_path / "1.csv", {n: v for n, v in columns.items() if n != "y"})
+    with pytest.raises(UserError, match="site-2: no label column"):
+        run(parse(BASE), files, tmp_path / "run")
+    write(tmp_path / "1.csv", columns | {"y": ["0.5"] * 60})
+    with pytest.raises(UserError, match="site-1: its labels are text"):
+        run(parse(BASE), files, tmp_path / "run")
+
+
+def test_misfits_of_columns_name_the_site(tmp_path: Path) -> None:
+    columns = table()
+    files = by_columns(tmp_path, columns)
+    config = parse(BASE, COLUMNS)
+    names = ("id", "size", "town")
+    swapped = columns | {"id": [*reversed(columns["id"])]}
+    write(tmp_path / "1.csv", {n: swapped[n] for n in names})
+    with pytest.raises(UserError, match="site-2: its ids are not those of site-1"):
+        run(config, files, tmp_path / "run")
+    write(tmp_path / "1.csv", {n: columns[n][:50] for n in names})
+    with pytest.raises(UserError, match="site-2: it holds rows: 50, site-1 holds 60"):
+        run(config, files, tmp_path / "run")
+    files[1].write_text('path = "1.csv"\nignore = ["id"]\n')
+    with pytest.raises(UserError, match="site-2: parties that hold columns need ids"):
+        run(config, files, tmp_path / "run")
+
+
+def test_a_batch_larger_than_a_site_names_it(tmp_path: Path) -> None:
+    files = by_rows(tmp_path, table(20))
+    with pytest.raises(UserError, match="larger than client 0's"):
+        run(parse(BASE, ["algorithm.batch=15"]), files, tmp_path / "run")
