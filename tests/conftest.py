@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+
+from fedssca.compiled import remember
+
+remember(Path(__file__).parents[1] / ".pytest_cache" / "compiled")  # tests share many programs
 
 P, J, L = 7, 5, 3  # inputs, hidden units, classes: d = J (P + L) = 50
 

@@ -18,7 +18,7 @@ def test_aligned_holds_the_same_numbers(shape: tuple[int, ...]) -> None:
         placed = aligned(given)
         assert np.array_equal(placed, given)
         assert placed.dtype == given.dtype
-        assert placed.ctypes.data % 64 == 0
+        assert not placed.size or placed.ctypes.data % 64 == 0
     assert aligned(placed) is placed
 
 

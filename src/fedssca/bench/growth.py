@@ -91,9 +91,10 @@ def _peers(
         return []
     table = []
     with tempfile.TemporaryDirectory(prefix="fedssca-bench-") as folder:
-        for name in peers.PEERS[:1] if quick else peers.PEERS:
+        packages = [name for name in peers.PEERS if "-" not in name]
+        for name in packages[:1] if quick else packages:
             home = venv.place(venvs, name, scripts / f"{name}.txt")
-            if "-" in name or not (home / venv.DONE).is_file():
+            if not (home / venv.DONE).is_file():
                 continue
             command = [str(home / "bin" / "python"), str(scripts / f"run_{name}.py")]
             for point in points(quick):
