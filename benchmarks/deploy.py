@@ -6,8 +6,8 @@ rounds take turns within one job, so both see the same machine.
     rows      B = 10     a bare Collab echo: the request down, an answer of the same size up
     columns   B = 100    a bare exchange: block down, h_i encrypted to every peer, block up
 
-`python benchmarks/deploy.py equal` compares models instead: 50 rounds on digits at four sites, deployed
-and simulated, for Algorithms 1-4 and local momentum SGD.
+`python benchmarks/deploy.py equal` compares models instead: 50 rounds on digits at four sites,
+deployed and simulated, for Algorithms 1-4 and local momentum SGD.
 """
 
 from __future__ import annotations
