@@ -106,7 +106,7 @@ def rows_yard() -> Iterator[Yard]:
     with field(parse(BASE), 4) as made, open_desk(made.kits["submit"]) as desk:
         desk.await_sites(made.sites, 90)
         yield Yard(made, desk)
-    assert not left_behind()
+    assert not left_behind(str(made.kits["server"].path.parent))
 
 
 @pytest.fixture(scope="module")
@@ -121,14 +121,14 @@ def columns_yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         yield Yard(made, desk, spy)
 
 
-def left_behind() -> list[str]:
-    """Engine processes of this test that outlived it; jobs have a second to notice."""
+def left_behind(place: str) -> list[str]:
+    """Processes of the kits at `place` that outlived them; jobs have a second to notice."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
         found = [
             " ".join(process.info["cmdline"])
             for process in psutil.process_iter(["cmdline"])
-            if "/fedssca-" in " ".join(process.info["cmdline"] or [])
+            if place in " ".join(process.info["cmdline"] or [])
         ]
         if not found:
             return []
