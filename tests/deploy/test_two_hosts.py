@@ -109,7 +109,7 @@ def test_walk_through_and_a_killed_server(hosts: tuple[str, str], tmp_path: Path
         server.wait()
         _, said = submit.communicate(timeout=90)
         assert submit.returncode == 2
-        assert b"fedssca: " in said
+        assert b"deploy submit --resume run" in said
         assert b"Traceback" not in said
         start(first, "server", "kits/server")
         again = start(second, "submit", "--resume", "run", "--json")

@@ -6,6 +6,7 @@ import gc
 import json
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -191,8 +192,23 @@ class Conductor:
             gc.collect()
             gc.freeze()
             self._settled = True
+            self._forget_after(round_ - 1)
         sites = {crew.names[number]: list(tally) for number, tally in crew.tallies.items()}
         self._costs.append({"round": round_, "seconds": seconds, "share": share, "sites": sites})
+
+    def _forget_after(self, round_: int) -> None:
+        """A resumed run goes through some rounds again: their costs are those of the last time."""
+        file = self._out / "sites.jsonl"
+        if not file.exists():
+            return
+        kept = []
+        for line in file.read_text().splitlines(keepends=True):
+            with suppress(ValueError):  # the last one may be half a line
+                if json.loads(line)["round"] <= round_:
+                    kept.append(line)
+        RunDirectory(self._out).write(
+            "sites.jsonl", lambda file: file.write("".join(kept).encode())
+        )
 
     def _flush(self) -> None:
         """Costs and events so far into the run directory, once there is one."""

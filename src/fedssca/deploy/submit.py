@@ -60,6 +60,10 @@ class Ticket(NamedTuple):
         )
 
 
+class Gone(UserError):
+    """The server does not answer."""
+
+
 class Unready(Exception):
     """The job is not there yet, or not any more."""
 
@@ -101,7 +105,7 @@ class Desk:
             except Exception as error:  # the engine raises many kinds when a connection is gone
                 self.close()
                 if time.monotonic() > until:
-                    raise UserError(
+                    raise Gone(
                         f"the server at {self._kit.address} does not answer "
                         f"({type(error).__name__}): is fedssca deploy server running there?"
                     ) from error
@@ -192,6 +196,9 @@ def follow(
         job = desk.submit(ticket, resume)
         try:
             outcome = _watch(desk, job, ticket, out, tell)
+        except Gone as error:
+            again = f"fedssca deploy submit --resume {out}"
+            raise UserError(f"{error} When it is back: {again}") from error
         except BaseException:
             desk.abort(job)
             raise
