@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fedssca import cli
-from fedssca.bench import command, costs, extras, limit, peers, report, task, timing
+from fedssca.bench import command, costs, extras, growth, limit, peers, report, task, timing
 from fedssca.bench.child import MARK, last_line, run_child
 from fedssca.bench.venv import place, prepare
 from fedssca.errors import UserError
@@ -252,3 +252,9 @@ def test_control_c_ends_the_child_too(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     assert living(f"OWN={mine}") == []
+
+
+def test_growth_asks_only_peers_whose_environments_are_there(
+    data: task.Images, tmp_path: Path
+) -> None:
+    assert growth._peers(data, tmp_path, False, quiet) == []
