@@ -132,6 +132,15 @@ def test_min_sites_is_heeded(tmp_path: Path) -> None:
         deployed(parse(BASE, ["deploy.min_sites=3"]), 3, tmp_path, tamper=tamper)
 
 
+def test_limits_on_every_site_need_every_site(tmp_path: Path) -> None:
+    def tamper(site: str, asked: bytes, answer: bytes) -> Any:
+        return None if site == "site-3" and decode(asked).round == 5 else answer
+
+    limited = ["algorithm.name=ssca", 'problem.constraint=[{kind="client_loss", limit=5.0}]']
+    with pytest.raises(Away, match="2 of 3 sites left and 3 needed"):
+        deployed(parse(BASE, limited), 3, tmp_path, tamper=tamper)
+
+
 def test_parties_with_columns_wait_for_each_other(tmp_path: Path) -> None:
     config = parse(BASE, ["data.split=feature"])
 

@@ -150,17 +150,19 @@ def _lines(path: Path, rows: Iterable[Found]) -> Path:
 
     table = list(rows)
     axes = list(dict.fromkeys(row["axis"] for row in table))
+    shared = list(dict.fromkeys(row["line"] for row in table if row["axis"] != "limits"))
     figure = Figure(figsize=(4.2 * len(axes), 4.0), layout="constrained")
     for panel, name in zip(figure.subplots(1, len(axes), squeeze=False)[0], axes, strict=True):
         lines = list(dict.fromkeys(row["line"] for row in table if row["axis"] == name))
-        for number, line in enumerate(lines):
+        for line in lines:
+            number = (shared if line in shared else lines).index(line) % len(COLOURS)
             own = [r for r in table if r["axis"] == name and r["line"] == line]
             style = {"color": COLOURS[number], "linestyle": DASHES[number % len(DASHES)]}
             values = [row["value"] for row in own], [row["median"] for row in own]
             panel.plot(*values, marker=MARKERS[number], label=line, **style)
         ticks = sorted({row["value"] for row in table if row["axis"] == name})
         panel.set_xscale("symlog" if name == "limits" else "log")
-        panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        panel.set_xticks(ticks, [_short(tick) for tick in ticks])
         panel.minorticks_off()
         panel.set_yscale("log")
         panel.set(xlabel=LABELS[name], ylabel="seconds a round")
@@ -169,3 +171,10 @@ def _lines(path: Path, rows: Iterable[Found]) -> Path:
         panel.legend(frameon=False)
     figure.savefig(path, format="png", dpi=120)
     return path
+
+
+def _short(number: int) -> str:
+    for unit, name in ((1_000_000, "M"), (1_000, "k")):
+        if number >= unit:
+            return f"{number / unit:.3g}{name}"
+    return str(number)

@@ -226,7 +226,7 @@ def stop(
         if job and job not in found:
             raise UserError(f"no job {job} runs; running: {', '.join(found) or 'none'}")
         for each in [job] if job else found:
-            desk.abort(each)
+            desk.stop(each)
             _say(f"{each} stopped")
         if not found:
             _say("nothing runs")

@@ -54,12 +54,14 @@ class Conductor:
         self._config, self._order, self._out = replace(config, data=data), order, out
         self._vertical = config.data.split == "feature"
         everyone = len(order.sites)
+        each = any(entry.kind.startswith("client_loss") for entry in config.problem.constraint)
         needed = config.deploy.min_sites or everyone // 2 + 1
         self.crew = Crew(
             link,
             order.sites,
             order.run,
-            needed=everyone if self._vertical else min(needed, everyone),
+            # A limit on every site's own loss cannot be judged without that site.
+            needed=everyone if self._vertical or each else min(needed, everyone),
             timeout=config.deploy.timeout,
             tell=self._tell,
         )

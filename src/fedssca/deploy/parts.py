@@ -50,6 +50,7 @@ class Coordinator:
         self._outcome: dict[str, Any] = {"state": "starting"}
         self._folder: Path | None = None
         self._taken = threading.Event()
+        self._stopped = False
         self._begun = time.time()
 
     @collab.main
@@ -88,17 +89,21 @@ class Coordinator:
         return {"state": "done"}
 
     def _command(self, topic: str, asked: Any, fl_ctx: Any) -> dict[str, Any]:
-        """One command of the submitting side: status, a piece of a file, or "taken"."""
+        """One command of the submitting side: status, a piece of a file, "taken" or "stop"."""
         del topic, fl_ctx
         asked = asked or {}
         if "file" in asked:
             return self._piece(str(asked["file"]), int(asked.get("at", 0)))
         if asked.get("taken"):
             self._taken.set()
+        self._stopped |= bool(asked.get("stop"))
         said: dict[str, Any] = {"rows": [], "live": [], "events": [], "round": 0}
         if self._conductor is not None:
             said = self._conductor.status(int(asked.get("rows_from", 0)))
-        return said | {"outcome": self._outcome, "run": self._run}
+        outcome = self._outcome
+        if self._stopped and outcome["state"] != "done":
+            outcome = {"state": "stopped", "message": "the run was stopped"}
+        return said | {"outcome": outcome, "run": self._run, "taken": self._taken.is_set()}
 
     def _piece(self, name: str, at: int) -> dict[str, Any]:
         if name not in FILES or self._folder is None or not (self._folder / name).is_file():

@@ -28,6 +28,8 @@ PAUSE = 0.5
 """Seconds between two looks at a job."""
 ATTEMPTS = 3
 """Pauses without a round in between after which a run is given up."""
+GOODBYE = 5.0
+"""Seconds that a job that is to stop waits for its submitter to see it."""
 UNREACHABLE = 20.0
 """Seconds without an answer after which the server counts as gone."""
 
@@ -155,6 +157,14 @@ class Desk:
         with suppress(Exception):
             self.ask(lambda session: session.abort_job(job), PAUSE)
 
+    def stop(self, job: str) -> None:
+        """End a job; whoever follows it is told first, or would take its sites for lost."""
+        until = time.monotonic() + GOODBYE
+        with suppress(Unready):
+            while not self.say(job, {"stop": True})["taken"] and time.monotonic() < until:
+                time.sleep(PAUSE)
+        self.abort(job)
+
     def say(self, job: str, asked: dict[str, Any]) -> dict[str, Any]:
         """A command to the job; Unready where it does not run (yet, or any more)."""
         return dict(self.ask(lambda session: session.do_app_command(job, TOPIC, asked)))
@@ -210,6 +220,11 @@ def follow(
             return done
         if outcome["state"] == "failed":
             raise UserError(outcome["message"])
+        if outcome["state"] == "stopped":
+            raise UserError(
+                f"{outcome['message']} at round {outcome['round']}; go on from its last checkpoint "
+                f"with: fedssca deploy submit --resume {out}"
+            )
         vain = 0 if outcome["round"] > best else vain + 1
         best = max(best, outcome["round"])
         if vain == ATTEMPTS:
@@ -243,7 +258,7 @@ def _watch(desk: Desk, job: str, ticket: Ticket, out: Path, tell: Follower) -> d
     while True:
         try:
             said = desk.say(job, {"rows_from": shown})
-            ended = said["outcome"]["state"] in ("done", "failed", "away")
+            ended = said["outcome"]["state"] in ("done", "failed", "away", "stopped")
             if said["rows"] or ended:
                 _fetch(desk, job, out, FILES if ended else FILES[:2])
         except Unready:
