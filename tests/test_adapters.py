@@ -79,8 +79,8 @@ def test_assemble_can_replace_the_body_of_classifier(columns: dict[str, np.ndarr
         w0, w1 = unravel(w)
         return model.top(w0, model.local(w1, batch["x"]))
 
-    def split(stacked: Any) -> Any:
-        return _split(model, stacked, start, unravel, features)
+    def split(stacked: Any, measures: Any) -> Any:
+        return _split(model, stacked, measures, start, unravel, features)
 
     made = classifier(model, LIMITS, l2=0.1, features=features)
     own = assemble(scores, start, unravel, LIMITS, "loss", 0.1, split)

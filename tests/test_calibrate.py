@@ -16,7 +16,7 @@ from fedssca import build as building
 from fedssca.algorithm import Algorithm
 from fedssca.build import build
 from fedssca.builders import custom_problem
-from fedssca.calibrate import PROBES, Probe, calibrate, probe, step_sizes
+from fedssca.calibrate import PROBES, STRIDE, Probe, calibrate, probe, step_sizes
 from fedssca.config import Config, Step, parse
 from fedssca.data.split import Rows
 from fedssca.errors import UserError
@@ -86,7 +86,8 @@ def test_step_sizes_scale_with_the_curvature_and_shorten_in_noise() -> None:
     np.testing.assert_allclose(tau([1.0, 2.0], 50.0), quiet)
     assert (tau([1.0, 2.0], 1.0) > 2 * quiet).all()
     assert (tau([0.0, 0.0], 1.0) > 0).all()
-    far, near = (step_sizes(np.ones(2), 1e6, 100, span=span).tau[0] for span in (100.0, 16.0))
+    spans = 100.0, 4 / STRIDE
+    far, near = (step_sizes(np.ones(2), 1e6, 100, span=span).tau[0] for span in spans)
     assert far == step_sizes(np.ones(2), 1e6, 100).tau[0]
     assert near == pytest.approx(2 * far, rel=0.01), "a step of 4 / L where 8 / L is usual"
     steps = step_sizes(np.ones(1), 1.0, 100)

@@ -17,7 +17,7 @@ LINE = 64
 
 def aligned(array: np.ndarray) -> np.ndarray:
     """The same numbers at an address that programs can read; memory-mapped files begin at one."""
-    if array.flags.c_contiguous and array.ctypes.data % LINE == 0:
+    if not array.size or (array.flags.c_contiguous and array.ctypes.data % LINE == 0):
         return array
     room = np.empty(array.nbytes + LINE, np.uint8)
     skip = -room.ctypes.data % LINE

@@ -184,7 +184,7 @@ def test_stranger_is_refused(rows_yard: Yard, tmp_path: Path) -> None:
 
 
 def test_killed_job_resumes_bit_for_bit(rows_yard: Yard, tmp_path: Path) -> None:
-    settings = ["algorithm.rounds=300", "run.checkpoint_every=50", "run.evaluate_every=20"]
+    settings = ["algorithm.rounds=600", "run.checkpoint_every=50", "run.evaluate_every=20"]
     config = parse(BASE, [*settings, "data.clients=4"])
     deployed(config, 4, tmp_path / "unbroken")
     memory: list[tuple[int, dict[int, int]]] = []
@@ -196,7 +196,7 @@ def test_killed_job_resumes_bit_for_bit(rows_yard: Yard, tmp_path: Path) -> None
 
     def watch(row: Row) -> None:
         jobs = [*rows_yard.jobs("server"), *rows_yard.jobs("site-1")]
-        if row["round"] >= 100:  # all is compiled by then
+        if row["round"] >= 380:  # all is compiled, and the engine keeps as much as it ever will
             memory.append((row["round"], {job.pid: job.memory_info().rss for job in jobs}))
 
     with pytest.raises(UserError, match="--resume"):
@@ -206,10 +206,10 @@ def test_killed_job_resumes_bit_for_bit(rows_yard: Yard, tmp_path: Path) -> None
     ours, theirs = (np.load(tmp_path / name / "model.npz") for name in ("broken", "unbroken/run"))
     assert (ours["w_last"] == theirs["w_last"]).all()
     rounds = [row["round"] for row in lines(tmp_path / "broken/metrics.jsonl")]
-    assert rounds == [*range(0, 300, 20), 299]
+    assert rounds == [*range(0, 600, 20), 599]
     costs = lines(tmp_path / "broken/sites.jsonl")
-    assert [cost["round"] for cost in costs] == list(range(1, 300))
-    assert memory[0][0] == 100
+    assert [cost["round"] for cost in costs] == list(range(1, 600))
+    assert memory[0][0] <= 400, "200 rounds"
     first, last = memory[0][1], memory[-1][1]
     assert first.keys() == last.keys()
     assert all(last[job] < 1.15 * first[job] for job in first), (first, last)
