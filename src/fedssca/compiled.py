@@ -9,6 +9,8 @@ from pathlib import Path
 
 import jax
 
+from fedssca.data.fetch import user_cache
+
 __all__ = ["remember"]
 
 EVERYTHING: dict[str, float] = {
@@ -26,7 +28,7 @@ def remember(folder: Path | None = None) -> Path | None:
     """
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return None
-    place = folder or _cache() / "fedssca" / "compiled" / _machine()
+    place = folder or user_cache() / "compiled" / _machine()
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -36,11 +38,6 @@ def remember(folder: Path | None = None) -> Path | None:
             os.environ[name.upper()] = str(value)
             jax.config.update(name, value)
     return place
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return Path(base) if base else Path.home() / ".cache"
 
 
 def _machine(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

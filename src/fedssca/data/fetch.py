@@ -100,6 +100,11 @@ def cache_folder() -> Path:
     """`$FEDSSCA_DATA`, else `fedssca` in `$XDG_CACHE_HOME` or `~/.cache`."""
     if own := os.environ.get("FEDSSCA_DATA"):
         return Path(own).expanduser()
+    return user_cache()
+
+
+def user_cache() -> Path:
+    """`fedssca` in `$XDG_CACHE_HOME` or `~/.cache`."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "fedssca"
 

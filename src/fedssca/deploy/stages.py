@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.algorithm import Algorithm, Message, Request, State, start
+from fedssca.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.build import Job
 from fedssca.calibrate import probe
 from fedssca.client import SERVER, ColumnClient, Outgoing, RowClient
@@ -58,9 +58,6 @@ def slopes(problem: Problem, rows: int) -> Algorithm:
     def stay(state: State, total: Message) -> State:
         del total
         return state
-
-    def publish(state: State) -> Request:
-        return Request(state.round + 1, state.w)
 
     return Algorithm("slopes", rows, 1, lambda w: start(problem, w, ()), publish, reply, stay)
 
