@@ -26,11 +26,17 @@ from fedssca.algorithm import Algorithm, Message, Request
 from fedssca.problem import Array, Batch, Problem, Terms, Vertical
 from fedssca.sampling import batch_indices
 
-__all__ = ["SERVER", "ColumnClient", "OpenClient", "Outgoing", "RowClient"]
+__all__ = ["SERVER", "ColumnClient", "OpenClient", "Outgoing", "RowClient", "for_party"]
 
 SERVER = -1
 Outgoing = dict[int, Any]
 """Recipient (a client's number, or SERVER) -> payload."""
+
+
+def for_party(split: Vertical, number: int, request: Request, index: Any) -> dict[str, Any]:
+    """What the server sends to party `number`: its own block of w, the top block, the batch."""
+    asked = {"round": request.round, "w": request.w[split.blocks[number + 1]], "indices": index}
+    return asked | {"w0": request.w[split.blocks[0]], "weights": request.weights}
 
 
 class RowClient:

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedssca.algorithm import Request
 from fedssca.build import Job
+from fedssca.client import for_party
 from fedssca.data import Columns, Rows
 from fedssca.deploy.crew import Crew
 from fedssca.deploy.stages import algorithm_of, phases_of, shapes_of, speaker_of
@@ -106,18 +107,12 @@ def _together(
     crew: Crew, job: Job, name: str, w: Array, rows: np.ndarray, serial: int, more: dict[str, Any]
 ) -> Any:
     """One exchange on a chunk of rows; what the party that speaks for all answers."""
-    split, point = job.problem.vertical, np.asarray(w)
+    split = job.problem.vertical
+    point = jax.device_get(Request(jnp.asarray(serial, jnp.int32), w))
     assert split is not None
     assert isinstance(job.clients, Columns)
-    common = {
-        "round": np.asarray(serial, np.int32),
-        "indices": rows,
-        "w0": point[split.blocks[0]],
-        "weights": (),
-    }
     asked: dict[int, Any] = {
-        number: common | more | {"w": point[split.blocks[number + 1]]}
-        for number in range(job.clients.count)
+        number: for_party(split, number, point, rows) | more for number in range(job.clients.count)
     }
     due = [shapes_of(name, job, number).answer for number in asked]
     for phase in phases_of(name, job.clients):

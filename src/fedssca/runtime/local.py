@@ -15,7 +15,7 @@ import numpy as np
 
 from fedssca.aggregate import blocks, open_collection, plain_sum
 from fedssca.algorithm import Algorithm, Request, State
-from fedssca.client import SERVER, ColumnClient, OpenClient, RowClient
+from fedssca.client import SERVER, ColumnClient, OpenClient, RowClient, for_party
 from fedssca.data.split import Columns, Rows
 from fedssca.loop import one_round
 from fedssca.problem import Problem
@@ -98,9 +98,7 @@ class Local:
         split = self._problem.vertical
         if isinstance(self._clients[number], RowClient) or split is None:
             return request._replace(turnout=())
-        index = self._indices(request.round)
-        asked = {"round": request.round, "w": request.w[split.blocks[number + 1]], "indices": index}
-        return asked | {"w0": request.w[split.blocks[0]], "weights": request.weights}
+        return for_party(split, number, request, self._indices(request.round))
 
 
 def _size(payload: Any) -> int:

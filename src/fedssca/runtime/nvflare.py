@@ -18,6 +18,7 @@ import numpy as np
 from fedssca.aggregate import blocks, plain_sum
 from fedssca.algorithm import Algorithm, Message, Request, State
 from fedssca.build import Job
+from fedssca.client import for_party
 from fedssca.data import Columns, Rows
 from fedssca.deploy.crew import Answer, Crew
 from fedssca.deploy.stages import phases_of, shapes_of
@@ -112,14 +113,8 @@ class Deployed:
         t = int(request.round)
         asked: dict[int, Any] = dict.fromkeys(range(len(crew.names)), ())
         if phase == self.phases[0]:
-            w = np.asarray(request.w)
-            common = {
-                "round": np.asarray(request.round),
-                "indices": np.asarray(index),
-                "w0": w[split.blocks[0]],
-                "weights": jax.device_get(request.weights),
-            }
-            asked = {number: common | {"w": w[split.blocks[number + 1]]} for number in asked}
+            here, rows = jax.device_get(request), np.asarray(index)
+            asked = {number: for_party(split, number, here, rows) for number in asked}
         last = phase == self.phases[-1]
         found = crew.call(
             f"{self._stage}/{phase}",
