@@ -1,6 +1,6 @@
 # Everything installs into .venv; PYTHON may name another interpreter (3.11 or newer).
 PYTHON ?= python3
-EXTRAS ?= test,deploy
+EXTRAS ?= test,deploy,privacy,ui
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -31,6 +31,6 @@ $(VENV)/.core: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	@# EXTRAS=test,deploy,torch adds the tests of PyTorch models; without torch they are skipped.
+	@# EXTRAS=test,deploy,privacy,ui,torch adds the tests of PyTorch models; without torch they are skipped.
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@

@@ -105,7 +105,7 @@ def test_later_settings_win() -> None:
     [
         ("[algorithm]\nbacth = 1", [], "unknown key 'bacth' in [algorithm]: did you mean 'batch'?"),
         ("[modle]\nhidden = 1", [], "unknown section [modle]: did you mean 'model'?"),
-        ("[zzz]", [], "known are algorithm, data, deploy, model, problem, run"),
+        ("[zzz]", [], "known are algorithm, data, deploy, model, privacy, problem, run"),
         ("[run]\nzzz = 1", [], "known are checkpoint_every, evaluate_every"),
         ("batch = 1", [], "unknown section [batch]"),
         ("", ["algorithm.rho.b=1"], "unknown key 'b' in [algorithm.rho]: known are a, alpha"),

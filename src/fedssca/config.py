@@ -126,6 +126,33 @@ class Deploy:
 
 
 @dataclass(frozen=True)
+class Privacy:
+    """What the parties hide from the server and from each other; nothing unless asked for."""
+
+    secure_sum: bool = False
+    """Masks on all that is added up: the server sees sums, parties with columns the sum of h_i."""
+    neighbours: int = 0
+    """With how many others a client shares masks; 0: all of few, some of many."""
+    threshold: float = 0.0
+    """The share of them that must live for a sum to be opened; 0: two thirds."""
+    homomorphic: bool = False
+    """CKKS in place of masks: the server adds ciphertexts,"""
+    key_holder: int = 0
+    """and this client, which alone has the key, opens the sum."""
+    unit: str = "sample"
+    """Whom the noise hides: a "sample" or a whole "client"."""
+    clip: float = 0.0
+    """The longest gradient (of a unit) that counts; 0: no noise."""
+    value_clip: float = 0.0
+    """The largest value of a constrained term that counts; 0: the same as clip."""
+    noise_multiplier: float = 0.0
+    """Standard deviation of the noise over what one unit can change; or, in its place,"""
+    epsilon: float = 0.0
+    """what the whole run may spend."""
+    delta: float = 1e-5
+
+
+@dataclass(frozen=True)
 class Config:
     """One run, complete."""
 
@@ -133,6 +160,7 @@ class Config:
     model: Model = field(default_factory=Model)
     problem: Problem = field(default_factory=Problem)
     algorithm: Algorithm = field(default_factory=Algorithm)
+    privacy: Privacy = field(default_factory=Privacy)
     run: Run = field(default_factory=Run)
     deploy: Deploy = field(default_factory=Deploy)
 
@@ -149,10 +177,11 @@ def parse(text: str, settings: Sequence[str] = (), source: str = "config") -> Co
 
 
 def render(config: Config) -> str:
-    """The complete TOML of a Config; [deploy] only where it says something."""
+    """The complete TOML of a Config; [deploy] and [privacy] only where they say something."""
     tree = _given(dataclasses.asdict(config))
-    if config.deploy == Deploy():
-        del tree["deploy"]
+    for name, silent in (("deploy", Deploy()), ("privacy", Privacy())):
+        if getattr(config, name) == silent:
+            del tree[name]
     return tomli_w.dumps(tree)
 
 
