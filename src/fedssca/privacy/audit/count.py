@@ -139,9 +139,7 @@ def _small(scene: Scene, view: View, basis: np.ndarray, labels: int) -> tuple[in
     return int((singular > SMALL * singular[0]).sum()), exact
 
 
-def _message(
-    scene: Scene, rows: int, inside: int, labels: int
-) -> Callable[[Any, Array], Array]:
+def _message(scene: Scene, rows: int, inside: int, labels: int) -> Callable[[Any, Array], Array]:
     """What is sent, as a function of (C, labels as numbers), by the method's own code."""
     terms, scale, shape = scene.problem.terms, scene.dataset.scale, scene.first.shape
     places = scene.whole.vertical

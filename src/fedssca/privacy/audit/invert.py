@@ -11,8 +11,8 @@ add one wherever they touch a bound. Levenberg and Marquardt's method solves the
 starts at once; a solution that is found is taken off the message, and the rest, of lower rank, is
 attacked again. Nothing about the data is assumed but its range.
 
-**All at once.** What is left (too many rows, or noise), is fitted: L-BFGS over rows and labels on the
-distance between their message and the one seen, in the row space while that is smaller than x.
+**All at once.** What is left (too many rows, or noise) is fitted: L-BFGS over rows and labels on
+the distance between their message and the one seen, in the row space while that is smaller than x.
 
 No attack proves that there is no better one.
 """
@@ -32,7 +32,7 @@ from fedssca.privacy.audit.scene import Scene
 from fedssca.privacy.audit.view import View, shrink
 from fedssca.problem import Array
 
-__all__ = ["Guess", "invert"]
+__all__ = ["Guess", "invert", "square"]
 
 STARTS, STEPS, PASSES = 200, 50, 6
 SOLVED = 1e-9
@@ -154,8 +154,10 @@ def _solver(
             jnp.asarray(np.pad((u / s).T, ((0, room), (0, 0)))),
         )
         starts = rng.standard_normal((STARTS, rows))
-        starts *= np.sqrt(width) / (3 if scene.boxed else 1) / np.linalg.norm(
-            starts, axis=1, keepdims=True
+        starts *= (
+            np.sqrt(width)
+            / (3 if scene.boxed else 1)
+            / np.linalg.norm(starts, axis=1, keepdims=True)
         )
         if scene.boxed:
             starts *= np.sign((starts @ v.T).sum(1, keepdims=True) + 1e-30)
@@ -200,7 +202,7 @@ def _match(
     free = len(basis)
     weight = float(view.group.weight.mean())
     clip = view.noise.clip if view.noise is not None and view.noise.unit == "sample" else 0.0
-    side = _side(scene)
+    side = square(scene)
     seen = jnp.asarray(view.first @ basis.T), jnp.asarray(view.top)
     sizes = jnp.sum(seen[0] ** 2), jnp.sum(seen[1] ** 2)
     first, down = jnp.asarray(scene.first), jnp.asarray(basis)
@@ -228,8 +230,10 @@ def _match(
     slope = jax.jit(jax.value_and_grad(distance, argnums=1))
     if inside or not scene.boxed:
         start = rng.standard_normal((rows, free))
-        start *= np.sqrt(width) / (3 if scene.boxed else 1) / np.linalg.norm(
-            start, axis=1, keepdims=True
+        start *= (
+            np.sqrt(width)
+            / (3 if scene.boxed else 1)
+            / np.linalg.norm(start, axis=1, keepdims=True)
         )
         if scene.boxed:
             start *= np.sign((start @ basis).sum(1, keepdims=True) + 1e-30)
@@ -253,7 +257,7 @@ def _match(
     return x, best[rows * free :].reshape(rows, kinds).argmax(1)
 
 
-def _side(scene: Scene) -> int:
+def square(scene: Scene) -> int:
     """The side of square images, 0 for other data."""
     side = int(np.sqrt(scene.dataset.train["x"].shape[1]))
     return side if scene.boxed and side**2 == scene.dataset.train["x"].shape[1] else 0

@@ -3,8 +3,8 @@
 Two scores of a candidate (x, y), each judged by its AUC: the chance that a row which is behind the
 message scores higher than one which is not (0.5: no better than a coin).
 
-    span     |V V' x|^2 / |x|^2, V the row space of the first layer's gradient sum_n a_n delta_n x_n':
-             below m J rows, it is the span of the rows
+    span     |V V' x|^2 / |x|^2, V the row space of the first layer's gradient,
+             sum_n a_n delta_n x_n': below m J rows, it is the span of the rows
     slope    (gradient of (x, y))' message / |gradient of (x, y)|
 """
 
@@ -44,7 +44,8 @@ def membership(scene: Scene, views: list[View], strangers: Group) -> Membership:
         slopes.append(auc(_slope(scene, view, view.group), _slope(scene, view, strangers)))
     members = sum(len(view.group.x) for view in views)
     best = max(float(np.mean(spans)), float(np.mean(slopes)))
-    spread = np.sqrt(max(best * (1 - best), 0.0) / members + 1 / (12 * len(strangers.x)) * (best < 1))
+    # Of a mean over members and strangers; nothing where all are told apart.
+    spread = np.sqrt(max(best * (1 - best), 0.0) * (1 / members + 1 / len(strangers.x)))
     return Membership(float(np.mean(spans)), float(np.mean(slopes)), float(spread))
 
 
@@ -68,5 +69,6 @@ def _slope(scene: Scene, view: View, group: Group) -> np.ndarray:
     found = scene.gradients(jnp.asarray(group.x @ scene.first.T), belief)
     top, delta = (np.asarray(part) for part in found)
     square = (top**2).sum((1, 2)) + (delta**2).sum((1, 2)) * (group.x**2).sum(1)
-    seen = np.einsum("nj,jp,np->n", delta.reshape(len(delta), -1), view.first, group.x, optimize=True)
+    along = delta.reshape(len(delta), -1) @ view.first
+    seen = (along * group.x).sum(1)
     return (seen + np.einsum("nmd,md->n", top, view.top)) / np.sqrt(np.maximum(square, 1e-30))

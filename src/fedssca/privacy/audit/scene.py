@@ -13,7 +13,7 @@ guesses. `Scene.gradients` is that guess for single rows; `Scene.message` is the
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -97,8 +97,17 @@ class Scene:
 
     @property
     def unit(self) -> float:
-        """What a gradient of length 1 comes to in a message: a rate, where changes of w are sent."""
+        """What a gradient of length 1 comes to in a message: the rate, where w's change is sent."""
         return float(np.abs(self.mix).max()) if self.leaf == "change" else 1.0
+
+    @cached_property
+    def scalars(self) -> int:
+        """Numbers in a message beside its vectors."""
+        batch = {name: jnp.asarray(column) for name, column in self.group([0]).batch.items()}
+        sent = jax.eval_shape(
+            lambda b: self.algorithm.reply(self.problem.terms, self.request, b), batch
+        )
+        return sum(leaf.size for leaf in jax.tree.leaves(sent.scalars))
 
     @property
     def boxed(self) -> bool:
@@ -123,9 +132,7 @@ class Scene:
         keep = np.random.default_rng(self.config.run.seed).permutation(len(test["y"]))[:count]
         batch: Batch = {name: column[np.sort(keep)] for name, column in test.items()}
         rows = len(batch["y"])
-        return self.rows(
-            batch | {"client": np.zeros(rows, np.int32), "weight": np.full(rows, 1.0)}
-        )
+        return self.rows(batch | {"client": np.zeros(rows, np.int32), "weight": np.full(rows, 1.0)})
 
     def message(self, batch: Batch) -> Message:
         """What the method sends for a batch, less what the server could have said itself."""
@@ -161,32 +168,30 @@ class Scene:
         return Gradients(top, delta)
 
     def _own(self, number: int, round_: int) -> Batch:
-        chosen = self.config.algorithm
         if isinstance(self.clients, Columns):
-            (index,) = batch_indices(
-                self.config.run.seed,
-                round_,
-                np.zeros(1, np.int32),
-                np.array([self.clients.total]),
-                chosen.batch,
-            )
+            (rows,) = self._indices(round_)
             held, share = self.clients.columns, 1.0
         else:
-            size = self.clients.sizes[number]
-            (index,) = batch_indices(
-                self.config.run.seed,
-                round_,
-                np.array([number]),
-                np.array([size]),
-                chosen.batch,
-                self.algorithm.steps,
-            )
-            held, share = self.clients.client(number), size / self.clients.total
-        rows = np.asarray(index)
+            rows = self._indices(round_)[number]
+            held = self.clients.client(number)
+            share = self.clients.sizes[number] / self.clients.total
         batch: Batch = {name: column[rows] for name, column in held.items()}
         batch["client"] = np.full(len(rows), number, np.int32)
-        batch["weight"] = np.full(len(rows), share / chosen.batch)
+        batch["weight"] = np.full(len(rows), share / self.algorithm.batch)
         return batch
+
+    def _indices(self, round_: int) -> np.ndarray:
+        """The rows that each client (or all parties together) use in a round."""
+        return np.asarray(self._draw(jnp.asarray(round_, jnp.int32)))
+
+    @partial(jax.jit, static_argnums=0)
+    def _draw(self, round_: Array) -> Array:
+        seed, batch, steps = self.config.run.seed, self.algorithm.batch, self.algorithm.steps
+        if isinstance(self.clients, Columns):
+            everybody = np.zeros(1, np.int32), np.array([self.clients.total])
+            return batch_indices(seed, round_, *everybody, batch)
+        sizes = np.array(self.clients.sizes)
+        return batch_indices(seed, round_, np.arange(len(sizes)), sizes, batch, steps)
 
     def _kind(self, batch: Batch) -> np.ndarray:
         names = list(self.kinds)
@@ -210,7 +215,7 @@ def set_up(config: Config) -> Scene:
     request = job.algorithm.request(job.algorithm.init(_point(job.problem)))
     leaf, mix = _mix(job.problem, job.algorithm, request._replace(turnout=()))
     return Scene(
-        config=job.config,
+        config=dataclasses.replace(job.config, privacy=config.privacy),
         dataset=dataset,
         clients=clients,
         problem=job.problem,

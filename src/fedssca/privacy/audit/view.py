@@ -1,19 +1,18 @@
 """What an observer is sent: a client's message, or a sum; plain, or clipped and noised.
 
-With noise a message is  sum_n a_n c_n (t_n, delta_n x_n') + a C sigma xi,  c_n = min(1, C / |.|) over
-all gradients of sample n as one vector, a the largest a_n, xi standard normal. With
+With noise a message is  sum_n a_n c_n (t_n, delta_n x_n') + a C sigma xi,  c_n = min(1, C / |.|)
+over all gradients of sample n as one vector, a the largest a_n, xi standard normal. With
 unit = "client" the whole message is clipped, to a client's share of C.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.algorithm import Message
 from fedssca.config import Config
 from fedssca.errors import UserError
 from fedssca.privacy.audit.scene import Gradients, Group, Scene
@@ -51,7 +50,6 @@ class View(NamedTuple):
 def take(scene: Scene, clients: list[int], noise: Noise | None = None, round_: int = 1) -> View:
     """The sum of these clients' messages in a round; of one client: its message."""
     group = scene.group(clients, round_)
-    scalars = int(np.size(_shape(scene, group).scalars)) if scene.problem.constraints else 0
     if noise is None:
         sent = [scene.blocks(scene.message(scene.group([c], round_).batch)) for c in clients]
         top, first = (np.sum(parts, axis=0) for parts in zip(*sent, strict=True))
@@ -68,7 +66,7 @@ def take(scene: Scene, clients: list[int], noise: Noise | None = None, round_: i
         draw = np.random.default_rng([scene.config.run.seed, round_]).standard_normal
         top, first = top + spread * draw(top.shape), first + spread * draw(first.shape)
     top, first = (part.astype(np.float32).astype(float) for part in (top, first))
-    return View(top, first, group, noise, scalars)
+    return View(top, first, group, noise, scene.scalars)
 
 
 def shrink(scene: Scene, found: Gradients, x: Array, clip: float) -> Array:
@@ -106,7 +104,7 @@ def _multiplier(config: Config) -> float:
     if not said.epsilon:
         return 0.0
     try:
-        from fedssca.privacy.accountant import multiplier  # type: ignore[import-not-found,unused-ignore]
+        multiplier = import_module("fedssca.privacy.accountant").multiplier
     except ImportError:
         raise UserError(
             "privacy.epsilon: this version audits privacy.noise_multiplier only; set that in its "
@@ -119,7 +117,7 @@ def _multiplier(config: Config) -> float:
 def _gradients(scene: Scene, group: Group) -> Gradients:
     belief = jnp.eye(len(scene.kinds["y"]))[group.kind]
     h = jnp.asarray(group.x @ scene.first.T)
-    return Gradients(*(np.asarray(part) for part in scene.gradients(h, belief)))
+    return scene.gradients(h, belief)
 
 
 def _clipped(scene: Scene, group: Group, clip: float) -> tuple[np.ndarray, np.ndarray]:
@@ -137,10 +135,3 @@ def _whole(scene: Scene, own: Group, clip: float) -> tuple[np.ndarray, np.ndarra
     length = np.sqrt((top**2).sum() + (first**2).sum()) / share
     factor = min(1.0, clip * scene.unit / max(length, 1e-30))
     return factor * top, factor * first
-
-
-def _shape(scene: Scene, group: Group) -> Message:
-    batch = {name: jnp.asarray(column) for name, column in group.batch.items()}
-    return jax.eval_shape(
-        lambda b: scene.algorithm.reply(scene.problem.terms, scene.request, b), batch
-    )
