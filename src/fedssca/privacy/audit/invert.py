@@ -37,6 +37,8 @@ __all__ = ["Guess", "invert", "square"]
 STARTS, STEPS, PASSES = 200, 50, 6
 SOLVED = 1e-9
 """The sum of squared residuals (of order one at the start) below which a row is solved."""
+CROWDED = 0.7
+"""Rows over gradients of the first layer above which equations for single rows are too few."""
 OUTSIDE = 0.1
 """How much features outside [0, 1] count against the equations."""
 
@@ -58,7 +60,8 @@ def invert(scene: Scene, view: View, tick: Tick = lambda text: None, seed: int =
     found: list[_Row] = []
     left = view
     noisy = view.noise is not None and view.noise.multiplier > 0
-    if not noisy and scene.algorithm.steps == 1 and _rank(view.first) == rows:
+    few = rows <= CROWDED * len(view.first) and scene.algorithm.steps == 1
+    if few and not noisy and _rank(view.first) == rows:
         attempt = _solver(scene, view, rows)
         for turn in range(PASSES):
             tick(f"solving for single rows, pass {turn + 1}: {len(found)} of {rows} found")
@@ -103,7 +106,6 @@ def _solver(
     weight, even = float(weights.mean()), float(np.ptp(weights) < 1e-9 * weights.mean())
     clip = view.noise.clip if view.noise is not None and view.noise.unit == "sample" else 0.0
     kinds, outside = len(scene.kinds["y"]), OUTSIDE if scene.boxed else 0.0
-    width = scene.first.shape[1]
 
     def part(known: Any, a: Array, kind: Array) -> tuple[Array, Array, Array]:
         """x, and its part of the message but for the weight."""
@@ -153,14 +155,7 @@ def _solver(
             jnp.asarray(np.pad(u, ((0, 0), (0, room)))),
             jnp.asarray(np.pad((u / s).T, ((0, room), (0, 0)))),
         )
-        starts = rng.standard_normal((STARTS, rows))
-        starts *= (
-            np.sqrt(width)
-            / (3 if scene.boxed else 1)
-            / np.linalg.norm(starts, axis=1, keepdims=True)
-        )
-        if scene.boxed:
-            starts *= np.sign((starts @ v.T).sum(1, keepdims=True) + 1e-30)
+        starts = _starts(scene, STARTS, v.T, rng)
         guess = rng.integers(0, kinds, STARTS)
         ends, values = many(known, jnp.asarray(np.pad(starts, ((0, 0), (0, room)))), guess)
         x, top, delta = (np.asarray(each) for each in parts(known, ends, guess))
@@ -174,6 +169,17 @@ def _solver(
         ]
 
     return attempt
+
+
+def _starts(scene: Scene, count: int, basis: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Random rows in the span of a basis, as long as rows are, the bright way round."""
+    free, width = basis.shape
+    starts = rng.standard_normal((count, free))
+    length = np.sqrt(width) / (3 if scene.boxed else 1)
+    starts *= length / np.linalg.norm(starts, axis=1, keepdims=True)
+    if scene.boxed:
+        starts *= np.sign((starts @ basis).sum(1, keepdims=True) + 1e-30)
+    return starts
 
 
 def _distinct(ends: list[_Row], left: int, view: View) -> list[_Row]:
@@ -229,18 +235,11 @@ def _match(
     known = seen, sizes, first, down
     slope = jax.jit(jax.value_and_grad(distance, argnums=1))
     if inside or not scene.boxed:
-        start = rng.standard_normal((rows, free))
-        start *= (
-            np.sqrt(width)
-            / (3 if scene.boxed else 1)
-            / np.linalg.norm(start, axis=1, keepdims=True)
-        )
-        if scene.boxed:
-            start *= np.sign((start @ basis).sum(1, keepdims=True) + 1e-30)
+        start = _starts(scene, rows, basis, rng)
     else:
         start = rng.uniform(0, 0.4, (rows, width))
     point = np.concatenate([start.ravel(), 0.01 * rng.standard_normal(rows * kinds)])
-    budget = 1500 if point.size < 30_000 else 400 if point.size < 200_000 else 120
+    budget = 600 if point.size < 30_000 else 300 if point.size < 200_000 else 120
     done = 0
 
     def value(at: np.ndarray) -> tuple[float, np.ndarray]:
@@ -251,7 +250,7 @@ def _match(
         off, direction = slope(known, jnp.asarray(at))
         return float(off), np.asarray(direction)
 
-    options = {"maxiter": budget, "maxfun": budget, "maxcor": 20, "ftol": 1e-14, "gtol": 1e-12}
+    options = {"maxiter": budget, "maxfun": budget, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-12}
     best = minimize(value, point, jac=True, method="L-BFGS-B", options=options).x
     x = best[: rows * free].reshape(rows, free) @ (basis if inside else np.eye(width))
     return x, best[rows * free :].reshape(rows, kinds).argmax(1)
