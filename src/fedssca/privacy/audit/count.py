@@ -31,7 +31,7 @@ __all__ = ["Count", "count", "span"]
 
 DENSE = 1400
 """Unknowns up to which a rank is computed in full."""
-SKETCH = 300
+SKETCH = 150
 """Random directions that are tried where there are more."""
 CHUNK = 64
 """Directions that are pushed through the map together."""
