@@ -134,6 +134,7 @@ class Opener:
             own = context(*(replies[j].boxes[who] for j in group.live[who] if j in replies))
             letters[who] = lists | {"boxes": as_array(own)}
         said = ask("unmask", letters)
+        self._check_enough(said)
         shares = _collected(group, replies, said)
         total = np.zeros(size, np.uint64)
         for who in alive:
