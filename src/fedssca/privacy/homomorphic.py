@@ -5,10 +5,10 @@
     open    the encrypted sum -> the key holder -> the sum
 
 Numbers are encrypted with 40 bits behind the point in a modulus of 54 (N = 4096, 128 bits of
-security), so a sum must stay below 2^12 and is off by about 2^-29. Each part of a message is brought
-to that range by a power of two, taken from the sum before. Opened sums carry the noise of their
-encryption, which tells about the key: the key holder drowns it in noise of 2^-24, and makes a new
-key every 100 sums.
+security), so a sum must stay below 2^12 and is off by about 2^-29. Each part of a message is
+brought to that range by a power of two, taken from the sum before. Opened sums carry the noise of
+their encryption, which tells about the key: the key holder drowns it in noise of 2^-24, and makes a
+new key every 100 sums.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from fedssca.privacy.fixed import Layout
 from fedssca.privacy.keys import Forged, Identity, context, parts_of
 from fedssca.privacy.secure_sum import Refused, as_array
 
-__all__ = ["CipherAdder", "Encrypter"]
+__all__ = ["CipherAdder", "Encrypter", "cost"]
 
 SLOTS = 2048
 """Numbers in one ciphertext."""
+CIPHER = 61_700
+"""Bytes of a ciphertext, packed; it varies by some hundreds."""
 ROOM = 2.0**12
 """A sum's absolute value stays below this."""
 TARGET = 2.0**6
@@ -39,6 +41,12 @@ RENEW = 100
 """Sums that are opened under one key."""
 STEP = 6
 """Powers of two by which a part is scaled down when a client has no room for it."""
+
+
+def cost(size: int, clients: int) -> tuple[int, int]:
+    """Bytes up and down of one sum of so many numbers, all clients together; requests apart."""
+    cipher = -(-size // SLOTS) * CIPHER
+    return clients * cipher + 8 * size, cipher
 
 
 def exponents(layout: Layout, vector: np.ndarray, target: float) -> np.ndarray:
@@ -220,13 +228,13 @@ class CipherAdder:
                 for part in parts_of(said["cipher"].tobytes(), count)
             ]
             total = [a + b for a, b in zip(total, parts, strict=True)] if total else parts
-        order = {
+        order: Arrays = {
             "serial": np.asarray(self._serial, np.int64),
             "number": np.asarray(self._number, np.int64),
             "parts": np.asarray(count, np.int32),
             "cipher": as_array(context(*(part.serialize() for part in total))),
         }
-        plain = np.asarray(self._holds(ask("open", {self._holder: order}))["plain"], float)
+        plain = np.asarray(self._holds(ask("open", {self._holder: order}))["plain"], np.float64)
         if plain.shape != (layout.size,):
             raise Refused(f"the key holder opened {plain.shape} numbers, due are {layout.size}")
         return plain

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 __all__ = [
     "KEY",
+    "NONCE",
     "Forged",
     "Identity",
     "KeyPair",

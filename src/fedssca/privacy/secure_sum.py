@@ -34,6 +34,7 @@ from fedssca.privacy.fixed import Layout, to_fixed
 from fedssca.privacy.graph import Circle, Rules
 from fedssca.privacy.keys import (
     KEY,
+    NONCE,
     Forged,
     Identity,
     KeyPair,
@@ -45,7 +46,12 @@ from fedssca.privacy.keys import (
 )
 from fedssca.privacy.shamir import SHARE, split
 
-__all__ = ["Masker", "Refused"]
+__all__ = ["Masker", "Refused", "as_array", "commitment", "cost"]
+
+BOX = 4 + NONCE + 16
+"""Bytes around what is sealed: its length, nonce and tag."""
+ORDER = 16
+"""Bytes that say which epoch and which sum."""
 
 
 class Refused(UserError):
@@ -253,6 +259,22 @@ class Masker:
     def _insist(self, holds: bool, otherwise: str) -> None:
         if not holds:
             raise Refused(f"party {self._me} refuses: {otherwise}")
+
+
+def cost(rules: Rules, size: int, afresh: bool) -> tuple[int, int]:
+    """Bytes up and down of one sum of so many numbers, all parties together, nobody vanished.
+
+    `afresh`: keys are exchanged for this sum. Requests are not counted; signatures as Ed25519.
+    """
+    parties, near = rules.asked, rules.degree(rules.asked)
+    shared, sealed = SHARE + BOX, 2 * SHARE + KEY + BOX
+    up = 8 * size + 2 * KEY + near * sealed + KEY + near * SHARE
+    down = 2 * ORDER + 4 * parties + near * sealed
+    if afresh:
+        keys = 2 * KEY + 64
+        up += keys + near * shared
+        down += ORDER + 8 * parties + near * (keys + 12) + near * shared
+    return parties * up, parties * down
 
 
 def commitment(number: int, seed: bytes) -> bytes:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from fedssca.aggregate import Adder, Answerer, Sums, in_clear
+from fedssca.algorithm import Algorithm
 from fedssca.config import Config
+from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
+from fedssca.metrics import Traffic, shapes, traffic
 from fedssca.privacy import require_privacy
+from fedssca.privacy.fixed import Layout
+from fedssca.problem import Problem
 
-__all__ = ["answerer", "hides_sums", "server_half", "simulated"]
+__all__ = ["answerer", "hides_sums", "server_half", "simulated", "wire_of"]
+
+Wire: TypeAlias = Callable[[Problem, Rows | Columns, Algorithm], Traffic]
+"""What one round of a method sends."""
 
 
 def hides_sums(config: Config) -> bool:
@@ -78,3 +87,32 @@ def simulated(config: Config, parties: int) -> Sums:
         client=lambda number: answerer(config, run, parties, number, identities[number]),
         server=lambda: server_half(config, run, parties),
     )
+
+
+def wire_of(config: Config) -> Wire:
+    """What a round of a config's run sends: with hidden sums, what is sent in place of messages.
+
+    Of a secure sum among all clients the keys, which are exchanged once, are left out; among
+    cohorts they are exchanged in every round and counted. Of a homomorphic sum the public key,
+    once in 100 sums, is left out, and a ciphertext's size, which varies a little, is rounded.
+    """
+    if not hides_sums(config):
+        return traffic
+
+    def wire(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
+        size = Layout.of(shapes(problem, clients, algorithm)[1]).size
+        asked = algorithm.cohort.size if algorithm.cohort else clients.count
+        published = traffic(problem, clients, algorithm).down
+        if config.privacy.homomorphic:
+            from fedssca.privacy.homomorphic import cost
+
+            up, down = cost(size, asked)
+        else:
+            from fedssca.privacy.secure_sum import cost as masked
+
+            up, down = masked(
+                _rules(config, b"", clients.count), size, algorithm.cohort is not None
+            )
+        return Traffic(up, down + published, 0)
+
+    return wire

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedssca.aggregate import (
@@ -25,6 +24,7 @@ from fedssca.aggregate import (
 from fedssca.algorithm import Algorithm, Request, State
 from fedssca.client import SERVER, ColumnClient, OpenClient, RowClient, for_party
 from fedssca.data.split import Columns, Rows
+from fedssca.exchange import Ends, pairwise
 from fedssca.loop import one_round
 from fedssca.metrics import shapes
 from fedssca.problem import Problem
@@ -46,7 +46,9 @@ class Local:
         clients: Rows | Columns,
         algorithm: Algorithm,
         seed: int,
+        *,
         sums: Sums = in_clear,
+        exchange: Ends = pairwise,
     ) -> None:
         check_fit(problem, clients, algorithm)
         self._algorithm, self._problem = algorithm, problem
@@ -56,6 +58,7 @@ class Local:
         self._indices = jax.jit(lambda t: batch_indices(seed, t, server, size, algorithm.batch)[0])
         self._clients: list[Any]
         self._halves: list[Answerer] = []
+        self._relay, self._readers = exchange.relay, []
         if isinstance(clients, Rows):
             self.aggregator = plain_sum
             self._clients = [
@@ -72,9 +75,16 @@ class Local:
             ]
         else:
             assert problem.vertical is not None
-            self.aggregator = blocks(problem.vertical)
+            self.aggregator, self._readers = blocks(problem.vertical), clients.readers
             self._clients = [
-                ColumnClient(i, problem, algorithm, clients.client(i), clients.label_holder)
+                ColumnClient(
+                    i,
+                    problem,
+                    algorithm,
+                    clients.client(i),
+                    clients.label_holder,
+                    exchange.party(i, clients.count),
+                )
                 for i in range(clients.count)
             ]
         self.phases = self._clients[0].phases
@@ -104,7 +114,7 @@ class Local:
             for number, arrays in sent.items():
                 asked = published if phase == "reply" else ()
                 self.bytes_down += _size((arrays, asked))
-                if answers[number] or phase not in ("reply", "unmask"):
+                if answers.get(number, True) or phase not in ("reply", "unmask"):
                     found[number] = self._answer(number, phase, arrays, published)
                     self.bytes_up += _size(found[number])
             return found
@@ -120,7 +130,7 @@ class Local:
 
     def _columns(self, phase: str, request: Request) -> Sequence[Any]:
         """Parties with columns: deliver what goes to peers, return what goes to the server."""
-        to_server = []
+        to_server: dict[int, Any] = {}
         letters: list[tuple[int, int, Any]] = []
         for number, client in enumerate(self._clients):
             asked = self._address(number, request)
@@ -129,13 +139,17 @@ class Local:
             for recipient, payload in client.handle(phase, asked).items():
                 if recipient == SERVER:
                     self.bytes_up += _size(payload)
-                    to_server.append(payload)
+                    to_server[number] = payload
                 else:
                     self.bytes_peer += _size(payload)
                     letters.append((client.number, recipient, payload))
+        if phase == "share":
+            for recipient, payload in self._relay(to_server, self._readers).items():
+                self.bytes_down += _size(payload)
+                letters.append((SERVER, recipient, payload))
         for sender, recipient, payload in letters:
             self._clients[recipient].receive(sender, payload)
-        return to_server
+        return list(to_server.values())
 
     def _address(self, number: int, request: Request) -> Any:
         """What the server sends to a party: its own block of w and the batch."""
@@ -145,4 +159,4 @@ class Local:
 
 
 def _size(payload: Any) -> int:
-    return sum(jnp.asarray(leaf).nbytes for leaf in jax.tree.leaves(payload))
+    return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(payload))
