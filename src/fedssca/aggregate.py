@@ -7,6 +7,7 @@ two halves of a mechanism stand together, so that they change together.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -49,8 +50,8 @@ class Aggregator(NamedTuple):
 
 
 def add(left: Message, right: Message) -> Message:
-    """Leaf by leaf."""
-    return jax.tree.map(jnp.add, left, right)
+    """Leaf by leaf, in numpy where both are at home there."""
+    return jax.tree.map(operator.add, left, right)
 
 
 plain_sum = Aggregator(encode=lambda message: message, decode=lambda _, all: reduce(add, all))

@@ -4,33 +4,41 @@ facts     what the site says of its data
 prepare   the problem, built here as at the server; its fingerprint goes back
 fresh     how many new rows there are to predict
 <stage>/<phase>   a phase of a round; letters to peers leave through `post`
+sum/<phase>       what a hidden sum needs besides; what a site with rows answers goes through it too
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from fedssca.aggregate import Answerer
 from fedssca.build import Job, plan
 from fedssca.client import SERVER
-from fedssca.config import parse, render
-from fedssca.data import Columns
+from fedssca.config import Config, parse, render
+from fedssca.data import Columns, Rows
 from fedssca.deploy.census import Census, blank
 from fedssca.deploy.holding import Holding
 from fedssca.deploy.sheet import Source, fresh_rows, read_sheet
-from fedssca.deploy.stages import STAGES, Stage, phases_of, shapes_of, stage
+from fedssca.deploy.stages import STAGES, Stage, phases_of, shapes_of, stage, weight_of
+from fedssca.deploy.sums import SUM, own, share, split_off
 from fedssca.errors import UserError
+from fedssca.privacy.wiring import answerer, hides_sums
 from fedssca.wire import Letter, WireError, arrays_of, decode, encode, note, read_note, tree_of
 
-__all__ = ["Party", "Post", "Unreached", "fingerprint"]
+__all__ = ["Party", "Passport", "Post", "Unreached", "fingerprint"]
 
 Post = Callable[[Mapping[str, bytes], float], None]
 """Sends each peer its letter, encrypted, within so many seconds; returns when all have it."""
+
+
+Passport = Callable[[Sequence[str]], Any]
+"""The names of all sites, in their order -> this site's `privacy.keys.Identity` among them."""
 
 
 class Unreached(RuntimeError):
@@ -44,8 +52,13 @@ class Unreached(RuntimeError):
 class Party:
     """One site of one job. Letters of one phase come one at a time; peers' at any time."""
 
-    def __init__(self, name: str, source: Source, secure: bool) -> None:
+    def __init__(
+        self, name: str, source: Source, secure: bool, identity: Passport | None = None
+    ) -> None:
+        """`identity` signs for this site, given the names of all sites."""
         self._name, self._source, self._secure = name, source, secure
+        self._identity = identity
+        self._half: Answerer | None = None
         self._run = b""
         self._holding: Holding | None = None
         self._census: Census | None = None
@@ -86,7 +99,7 @@ class Party:
     def _answer(self, letter: Letter, post: Post) -> dict[str, np.ndarray]:
         if letter.kind == "facts":
             asked = read_note(letter)
-            self._run, self._parts = letter.run, None
+            self._run, self._parts, self._half = letter.run, None, None
             self._holding = Holding(read_sheet(self._source, asked["label"]), asked)
             return note(self._holding.facts(self._secure))
         if letter.run != self._run:
@@ -100,6 +113,11 @@ class Party:
             self._new, said = self._holding.fresh(sheet, self._census)
             self._stages.pop("predict", None)
             return note(said)
+        if letter.kind.startswith(f"{SUM}/"):
+            if self._half is None:
+                raise WireError(f"{letter.kind} came before prepare")
+            phase = letter.kind.partition("/")[2]
+            return share(self._half.handle(phase, own(letter.arrays), _nothing))
         return self._phase(letter, post)
 
     def _prepare(self, told: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +131,17 @@ class Party:
                 self._parts = self._holding.columns(self._census)
             if isinstance(self._job.clients, Columns) and not self._secure:
                 raise UserError("without certificates parties with columns do not run")
+            self._half = self._half or self._summing(config)
             return {"fingerprint": fingerprint(self._job, self._census)}
+
+    def _summing(self, config: Config) -> Answerer:
+        """This site's half of the run's sums; one for all stages."""
+        assert self._census is not None
+        names = self._census.names
+        if hides_sums(config) and self._identity is None:
+            raise UserError("without certificates a site cannot sign its keys: use a provisioned kit")
+        identity = self._identity(names) if self._identity else None
+        return answerer(config, self._run, len(names), names.index(self._name), identity)
 
     def _phase(self, letter: Letter, post: Post) -> dict[str, np.ndarray]:
         name, _, phase = letter.kind.partition("/")
@@ -131,7 +159,7 @@ class Party:
         if phase == phases[0]:
             with self._mail:
                 self._early = {k: v for k, v in self._early.items() if k[1] == letter.round}
-            asked = tree_of(due, letter.arrays)
+            asked = tree_of(due, split_off(letter.arrays)[0])
             self._check_indices(name, asked)
             self._asked = (*key, asked)
         elif self._asked[:2] != key:
@@ -142,6 +170,8 @@ class Party:
                 letters = self._early.pop((before, letter.round), {})
             for sender, payload in letters.items():
                 one.receive(sender, payload)
+        if isinstance(job.clients, Rows):
+            return self._summed(name, job, letter, lambda: one.handle(phase, asked)[SERVER])
         out = one.handle(phase, self._asked[2])
         mine = out.pop(SERVER, None)
         if out:
@@ -153,6 +183,20 @@ class Party:
                 0.8 * job.config.deploy.timeout,  # before the server loses patience with us
             )
         return {} if mine is None else arrays_of(mine)
+
+    def _summed(
+        self, name: str, job: Job, letter: Letter, answer: Callable[[], Any]
+    ) -> dict[str, np.ndarray]:
+        """What a site with rows answers, as its half of the sum lets it out."""
+        assert self._half is not None
+        if not hides_sums(job.config):
+            return arrays_of(self._half.handle("reply", {}, answer))
+        weight = weight_of(name, job.clients)
+
+        def weighed() -> Any:
+            return jax.tree.map(lambda leaf: np.asarray(leaf, float) / weight, answer())
+
+        return share(self._half.handle("reply", own(letter.arrays), weighed))
 
     def _check_indices(self, name: str, asked: Any) -> None:
         if not isinstance(asked, dict) or "indices" not in asked or self._parts is None:
@@ -173,6 +217,10 @@ def fingerprint(job: Job, census: Census) -> str:
         hasher.update(np.ascontiguousarray(part).tobytes())
     hasher.update(repr(problem.names).encode())
     return hasher.hexdigest()
+
+
+def _nothing() -> Any:
+    raise WireError("a sum asks for a message in its reply only")
 
 
 def _precision(job: Job | None) -> Any:

@@ -29,7 +29,7 @@ from fedssca.metrics import CHUNK, added, everything, full_passes, held_out, sha
 from fedssca.problem import Array, Batch, Problem, Terms
 from fedssca.surrogate import gradients
 
-__all__ = ["STAGES", "Shapes", "Stage", "algorithm_of", "phases_of", "shapes_of", "stage"]
+__all__ = ["STAGES", "Shapes", "Stage", "algorithm_of", "phases_of", "shapes_of", "stage", "weight_of"]
 
 Part = dict[str, np.ndarray]
 STAGES = ("probe", "train", "measure", "slope", "predict")
@@ -76,6 +76,11 @@ def phases_of(name: str, clients: Rows | Columns) -> tuple[str, ...]:
     if name in ("measure", "predict"):
         return ("share", "reply")
     return ("share", "reply") if clients.label_holder is None else ("share", "head", "reply")
+
+
+def weight_of(name: str, clients: Rows | Columns) -> float:
+    """By what a hidden answer is divided: sums over all rows would outgrow the range of masks."""
+    return float(clients.total) if name in ("measure", "slope") else 1.0
 
 
 def speaker_of(clients: Columns) -> int:
