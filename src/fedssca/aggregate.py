@@ -28,6 +28,7 @@ __all__ = [
     "Gathered",
     "Sums",
     "blocks",
+    "complete",
     "in_clear",
     "open_collection",
     "plain_sum",
@@ -85,6 +86,11 @@ class Sums(NamedTuple):
     client: Callable[[int], Answerer]
     """A client's number -> its half, for all rounds."""
     server: Callable[[], Adder]
+
+
+def complete(found: Mapping[int, Arrays], *names: str) -> dict[int, Arrays]:
+    """The answers that have all of these arrays; others count as none."""
+    return {who: said for who, said in found.items() if set(names) <= said.keys()}
 
 
 class _Open:

@@ -22,6 +22,7 @@ from fedssca.deploy.crew import Away, Crew, Link
 from fedssca.deploy.judge import joint_scores, remote_judge
 from fedssca.deploy.party import fingerprint
 from fedssca.deploy.sums import SiteSums
+from fedssca.deploy.table import introduce
 from fedssca.errors import UserError
 from fedssca.loop import Runtime
 from fedssca.record import RunDirectory
@@ -103,6 +104,7 @@ class Conductor:
         with jax.enable_x64(self._config.run.precision == "float64"):
             census = self._shake_hands()
             job = self._prepare(self._config, census)
+            introduce(self.crew, job, SETTING_UP)
             new = self._everyone("fresh", {"label": self._config.data.label})
             for name, each in zip(self.crew.names, new, strict=True):
                 if each != new[0]:
@@ -127,7 +129,8 @@ class Conductor:
         census = self._shake_hands()
         config, crew = self._config, self.crew
         first = self._prepare(config, census)
-        sums = SiteSums(crew, config, self._order.run)
+        introduce(crew, first, SETTING_UP)
+        sums = SiteSums(crew, config, self._order.run, sum(census.sizes))
 
         def probing(problem: Any, clients: Any, algorithm: Algorithm, seed: int) -> Runtime:
             del problem, clients, seed

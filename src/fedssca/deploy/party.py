@@ -2,6 +2,8 @@
 
 facts     what the site says of its data
 prepare   the problem, built here as at the server; its fingerprint goes back
+offer     where the h_i are hidden: this run's public key, signed with the site's certificate
+meet      the keys of all peers, by way of the server; forged ones are refused
 fresh     how many new rows there are to predict
 <stage>/<phase>   a phase of a round; letters to peers leave through `post`
 sum/<phase>       what a hidden sum needs besides; what a site with rows answers goes through it too
@@ -11,34 +13,33 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from fedssca.aggregate import Answerer
 from fedssca.build import Job, plan
 from fedssca.client import SERVER
-from fedssca.config import Config, parse, render
+from fedssca.config import parse, render
 from fedssca.data import Columns, Rows
 from fedssca.deploy.census import Census, blank
 from fedssca.deploy.holding import Holding
+from fedssca.deploy.identity import Known
 from fedssca.deploy.sheet import Source, fresh_rows, read_sheet
-from fedssca.deploy.stages import STAGES, Stage, phases_of, shapes_of, stage, weight_of
-from fedssca.deploy.sums import SUM, own, share, split_off
+from fedssca.deploy.stages import PASSED, STAGES, Stage, blind, phases_of, shapes_of, stage
+from fedssca.deploy.sums import SUM, SiteHalf, plain_part
 from fedssca.errors import UserError
-from fedssca.privacy.wiring import answerer, hides_sums
+from fedssca.exchange import Exchange
 from fedssca.wire import Letter, WireError, arrays_of, decode, encode, note, read_note, tree_of
 
-__all__ = ["Party", "Passport", "Post", "Unreached", "fingerprint"]
+if TYPE_CHECKING:
+    from fedssca.privacy.blind import Blind
+
+__all__ = ["Party", "Post", "Unreached", "fingerprint"]
 
 Post = Callable[[Mapping[str, bytes], float], None]
 """Sends each peer its letter, encrypted, within so many seconds; returns when all have it."""
-
-
-Passport = Callable[[Sequence[str]], Any]
-"""The names of all sites, in their order -> this site's `privacy.keys.Identity` among them."""
 
 
 class Unreached(RuntimeError):
@@ -52,13 +53,11 @@ class Unreached(RuntimeError):
 class Party:
     """One site of one job. Letters of one phase come one at a time; peers' at any time."""
 
-    def __init__(
-        self, name: str, source: Source, secure: bool, identity: Passport | None = None
-    ) -> None:
-        """`identity` signs for this site, given the names of all sites."""
-        self._name, self._source, self._secure = name, source, secure
-        self._identity = identity
-        self._half: Answerer | None = None
+    def __init__(self, name: str, source: Source, secure: bool, known: Known) -> None:
+        """`known`: who this site is to its peers."""
+        self._name, self._source, self._secure, self._known = name, source, secure, known
+        self._blind: Blind | None = None
+        self._half: SiteHalf | None = None
         self._run = b""
         self._holding: Holding | None = None
         self._census: Census | None = None
@@ -77,7 +76,7 @@ class Party:
             letter = decode(data)
             with self._lock, _precision(self._job):
                 arrays = self._answer(letter, post)
-        except (UserError, WireError, RuntimeError) as error:
+        except (UserError, ValueError, RuntimeError) as error:
             said = {"message": " ".join(str(error).split())[:500]}
             if isinstance(error, Unreached):
                 said["peer"] = error.peer
@@ -99,13 +98,15 @@ class Party:
     def _answer(self, letter: Letter, post: Post) -> dict[str, np.ndarray]:
         if letter.kind == "facts":
             asked = read_note(letter)
-            self._run, self._parts, self._half = letter.run, None, None
+            self._run, self._parts, self._blind, self._half = letter.run, None, None, None
             self._holding = Holding(read_sheet(self._source, asked["label"]), asked)
             return note(self._holding.facts(self._secure))
         if letter.run != self._run:
             raise WireError(f"a letter of another run came to {self._name}")
         if letter.kind == "prepare":
             return note(self._prepare(read_note(letter)))
+        if letter.kind in ("offer", "meet"):
+            return self._agree(letter)
         if letter.kind == "fresh":
             if self._holding is None or self._census is None:
                 raise WireError("fresh came before prepare")
@@ -116,8 +117,7 @@ class Party:
         if letter.kind.startswith(f"{SUM}/"):
             if self._half is None:
                 raise WireError(f"{letter.kind} came before prepare")
-            phase = letter.kind.partition("/")[2]
-            return share(self._half.handle(phase, own(letter.arrays), _nothing))
+            return self._half.aside(letter.kind.partition("/")[2], letter.arrays)
         return self._phase(letter, post)
 
     def _prepare(self, told: dict[str, Any]) -> dict[str, Any]:
@@ -131,17 +131,35 @@ class Party:
                 self._parts = self._holding.columns(self._census)
             if isinstance(self._job.clients, Columns) and not self._secure:
                 raise UserError("without certificates parties with columns do not run")
-            self._half = self._half or self._summing(config)
+            names = self._census.names
+            if self._half is None and not self._census.columns:  # one for all stages of a run
+                number = names.index(self._name)
+                self._half = SiteHalf(
+                    config, self._run, number, sum(self._census.sizes), names, self._known
+                )
             return {"fingerprint": fingerprint(self._job, self._census)}
 
-    def _summing(self, config: Config) -> Answerer:
-        """This site's half of the run's sums; one for all stages."""
-        assert self._census is not None
+    def _agree(self, letter: Letter) -> dict[str, np.ndarray]:
+        """Keys with all peers, for an exchange that hides the h_i."""
+        if self._census is None:
+            raise WireError(f"{letter.kind} came before prepare")
         names = self._census.names
-        if hides_sums(config) and self._identity is None:
-            raise UserError("without certificates a site cannot sign its keys: use a provisioned kit")
-        identity = self._identity(names) if self._identity else None
-        return answerer(config, self._run, len(names), names.index(self._name), identity)
+        if letter.kind == "offer":
+            from fedssca.privacy.blind import Blind
+
+            own = names.index(self._name)
+            self._blind = Blind(own, len(names), self._run, self._known(names))
+            self._stages = {}
+            return self._blind.offer()
+        if self._blind is None:
+            raise WireError("meet came before offer")
+        offers = {
+            i: {"key": letter.arrays[f"key {i}"], "signature": letter.arrays[f"signature {i}"]}
+            for i in range(len(names))
+            if {f"key {i}", f"signature {i}"} <= letter.arrays.keys()
+        }
+        self._blind.meet(offers)
+        return {}
 
     def _phase(self, letter: Letter, post: Post) -> dict[str, np.ndarray]:
         name, _, phase = letter.kind.partition("/")
@@ -154,12 +172,13 @@ class Party:
         number, key = census.names.index(self._name), (name, letter.round)
         if name not in self._stages:
             due = shapes_of(name, job, number).asked
-            self._stages[name] = stage(name, job, number, *self._parts, self._new), due
+            exchange = self._exchange(name, job)
+            self._stages[name] = stage(name, job, number, *self._parts, self._new, exchange), due
         one, due = self._stages[name]
         if phase == phases[0]:
             with self._mail:
                 self._early = {k: v for k, v in self._early.items() if k[1] == letter.round}
-            asked = tree_of(due, split_off(letter.arrays)[0])
+            asked = tree_of(due, plain_part(letter.arrays))
             self._check_indices(name, asked)
             self._asked = (*key, asked)
         elif self._asked[:2] != key:
@@ -170,8 +189,11 @@ class Party:
                 letters = self._early.pop((before, letter.round), {})
             for sender, payload in letters.items():
                 one.receive(sender, payload)
+            if letter.arrays:
+                one.receive(SERVER, tree_of(PASSED, letter.arrays))
         if isinstance(job.clients, Rows):
-            return self._summed(name, job, letter, lambda: one.handle(phase, asked)[SERVER])
+            assert self._half is not None
+            return self._half.reply(name, letter.arrays, lambda: one.handle(phase, asked)[SERVER])
         out = one.handle(phase, self._asked[2])
         mine = out.pop(SERVER, None)
         if out:
@@ -184,19 +206,12 @@ class Party:
             )
         return {} if mine is None else arrays_of(mine)
 
-    def _summed(
-        self, name: str, job: Job, letter: Letter, answer: Callable[[], Any]
-    ) -> dict[str, np.ndarray]:
-        """What a site with rows answers, as its half of the sum lets it out."""
-        assert self._half is not None
-        if not hides_sums(job.config):
-            return arrays_of(self._half.handle("reply", {}, answer))
-        weight = weight_of(name, job.clients)
-
-        def weighed() -> Any:
-            return jax.tree.map(lambda leaf: np.asarray(leaf, float) / weight, answer())
-
-        return share(self._half.handle("reply", own(letter.arrays), weighed))
+    def _exchange(self, name: str, job: Job) -> Exchange | None:
+        if not blind(job):
+            return None
+        if self._blind is None:
+            raise WireError("the parties' h are to be hidden: their keys come first")
+        return self._blind.stage(name)
 
     def _check_indices(self, name: str, asked: Any) -> None:
         if not isinstance(asked, dict) or "indices" not in asked or self._parts is None:
@@ -217,10 +232,6 @@ def fingerprint(job: Job, census: Census) -> str:
         hasher.update(np.ascontiguousarray(part).tobytes())
     hasher.update(repr(problem.names).encode())
     return hasher.hexdigest()
-
-
-def _nothing() -> Any:
-    raise WireError("a sum asks for a message in its reply only")
 
 
 def _precision(job: Job | None) -> Any:

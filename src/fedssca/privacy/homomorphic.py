@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import tenseal
 
-from fedssca.aggregate import Arrays, Ask, Gathered
+from fedssca.aggregate import Arrays, Ask, Gathered, complete
 from fedssca.privacy.fixed import Layout
 from fedssca.privacy.keys import Forged, Identity, context, parts_of
 from fedssca.privacy.secure_sum import Refused, as_array
@@ -200,7 +200,8 @@ class CipherAdder:
         self._serial += 1
         self._begun, self._know = self._number, set()
         serial = {"serial": np.asarray(self._serial, np.int64)}
-        self._key = serial | dict(self._holds(ask("keys", {self._holder: serial})))
+        found = complete(ask("keys", {self._holder: serial}), "public", "sign")
+        self._key = serial | self._holds(found)
         self._context = tenseal.context_from(self._key["public"].tobytes())
 
     def _first_scale(
@@ -215,7 +216,11 @@ class CipherAdder:
 
     def _ciphers(self, ask: Ask, asked: Sequence[int], order: Arrays) -> dict[int, Arrays]:
         letters = {who: order if who in self._know else order | self._key for who in asked}
-        found = {who: dict(said) for who, said in ask("reply", letters).items()}
+        found = {
+            who: said
+            for who, said in ask("reply", letters).items()
+            if "cipher" in said or "large" in said
+        }
         self._know |= set(found)
         return found
 
@@ -235,7 +240,8 @@ class CipherAdder:
             "parts": np.asarray(count, np.int32),
             "cipher": as_array(context(*(part.serialize() for part in total))),
         }
-        plain = np.asarray(self._holds(ask("open", {self._holder: order}))["plain"], np.float64)
+        opened = complete(ask("open", {self._holder: order}), "plain")
+        plain = np.asarray(self._holds(opened)["plain"], np.float64)
         if plain.shape != (layout.size,):
             raise Refused(f"the key holder opened {plain.shape} numbers, due are {layout.size}")
         return plain

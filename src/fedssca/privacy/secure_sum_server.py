@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedssca.aggregate import Arrays, Ask, Gathered
+from fedssca.aggregate import Arrays, Ask, Gathered, complete
 from fedssca.privacy.fixed import Layout, from_fixed
 from fedssca.privacy.graph import Circle, Rules
 from fedssca.privacy.keys import Forged, KeyPair, Masks, context, parts_of
@@ -79,7 +79,9 @@ class Opener:
             epoch = {"epoch": np.asarray(self._epoch, np.int64)}
             keys = {
                 who: [said[name].tobytes() for name in ("channel", "mask", "sign")]
-                for who, said in ask("keys", dict.fromkeys(asked, epoch)).items()
+                for who, said in complete(
+                    ask("keys", dict.fromkeys(asked, epoch)), "channel", "mask", "sign"
+                ).items()
             }
             self._check_enough(keys)
             circle = self._rules.circle(self._epoch, keys)
@@ -89,7 +91,7 @@ class Opener:
             shared = ask("shares", {who: epoch | {"keys": as_array(theirs[who])} for who in keys})
             boxes = {
                 who: found
-                for who, said in shared.items()
+                for who, said in complete(shared, "boxes").items()
                 if (found := _addressed(said["boxes"], near[who])) is not None
             }
             self._check_enough(boxes)
@@ -109,7 +111,8 @@ class Opener:
                 own = as_array(context(*(group.boxes[j][who] for j in near)))
                 letters[who] = letters[who] | members | {"boxes": own}
         replies = {}
-        for who, said in ask("reply", letters).items():
+        names = ("masked", "mask", "commit", "boxes")
+        for who, said in complete(ask("reply", letters), *names).items():
             boxes = _addressed(said["boxes"], group.live[who])
             masked = said["masked"]
             if boxes is not None and masked.dtype == np.uint64 and masked.shape == (size,):
@@ -133,7 +136,7 @@ class Opener:
         for who in alive:
             own = context(*(replies[j].boxes[who] for j in group.live[who] if j in replies))
             letters[who] = lists | {"boxes": as_array(own)}
-        said = ask("unmask", letters)
+        said = complete(ask("unmask", letters), "seed", "alive", "dead")
         self._check_enough(said)
         shares = _collected(group, replies, said)
         total = np.zeros(size, np.uint64)
