@@ -177,10 +177,15 @@ class Crew:
 
     def all_or_away(self, asked: Iterable[int], found: Mapping[int, Any], round_: int) -> None:
         """Where everybody is needed: raise Away with who is missing, and why."""
-        missing = {self.names[i]: self._why.get(i, "") for i in asked if i not in found}
+        missing = [i for i in asked if i not in found]
         if missing:
-            said = ", ".join(f"{name} ({why})" if why else name for name, why in missing.items())
-            raise Away(list(missing), f"round {round_}: no usable answer from {said}")
+            names = [self.names[i] for i in missing]
+            raise Away(names, f"round {round_}: no usable answer from {self.told(missing)}")
+
+    def told(self, numbers: Iterable[int]) -> str:
+        """These sites by name, each with what was last wrong with it."""
+        whys = {self.names[i]: self._why.get(i, "") for i in numbers}
+        return ", ".join(f"{name} ({why})" if why else name for name, why in whys.items())
 
     def _checked(self, letter: Letter, kind: str, round_: int) -> Letter:
         if letter.run != self._run:

@@ -71,10 +71,13 @@ class SiteSums:
         try:
             found = self._adder.gather(ask, here, like)
         except UserError as error:
-            gone = [crew.names[number] for number in asked if number not in crew.live]
-            if isinstance(error, Away) or not gone:
+            if isinstance(error, Away):
                 raise
-            raise Away(gone, f"round {round_}: {error}") from error
+            gone = [number for number in asked if number not in crew.live]
+            said = f"round {round_}: {error}; {crew.told(asked)}"
+            if gone:
+                raise Away([crew.names[number] for number in gone], said) from error
+            raise UserError(said) from error
         if asked and not found.who:
             crew.all_or_away(asked, {}, round_)
         weight = weight_of(stage, self._rows) if self._hidden else 1.0
