@@ -33,14 +33,14 @@ CIPHER = 61_700
 """Bytes of a ciphertext, packed; it varies by some hundreds."""
 ROOM = 2.0**12
 """A sum's absolute value stays below this."""
-TARGET = 2.0**6
-"""What the largest number of a sum is brought to: 64 times smaller than what there is room for."""
+TARGET = 2.0**8
+"""What the largest number of a sum is brought to: 16 times smaller than what there is room for."""
 DROWN = 2.0**-24
 """Standard deviation of the noise on an opened sum: 30 times that of ten clients' encryption."""
 RENEW = 100
 """Sums that are opened under one key."""
 STEP = 6
-"""Powers of two by which a part is scaled down when a client has no room for it."""
+"""Powers of two by which a part is scaled down that a client has no room for."""
 
 
 def cost(size: int, clients: int) -> tuple[int, int]:
@@ -127,10 +127,12 @@ class Encrypter:
         if self._public is None:
             raise Refused(f"party {self._me} has no key to encrypt with")
         scaled = vector * _scales(layout, asked["powers"])
-        if not float(np.max(np.abs(scaled), initial=0.0)) * int(asked["addends"]) < ROOM:
-            if not np.isfinite(scaled).all():
-                raise Refused("a number that should be added up is not finite")
-            return {"large": np.ones((), np.int32)}
+        if not np.isfinite(scaled).all():
+            raise Refused("a number that should be added up is not finite")
+        room = ROOM / int(asked["addends"])
+        large = [np.max(np.abs(part), initial=0.0) >= room for part in _leaves(layout, scaled)]
+        if any(large):
+            return {"large": np.array(large, np.int32)}
         parts = (
             tenseal.ckks_vector(self._public, scaled[at : at + SLOTS]).serialize()
             for at in range(0, len(scaled), SLOTS)
@@ -187,9 +189,10 @@ class CipherAdder:
             powers = self._first_scale(ask, asked, addends, layout)
         while True:
             found = self._ciphers(ask, asked, addends | {"powers": powers})
-            if not any("large" in said for said in found.values()):
+            large = [said["large"] for said in found.values() if "large" in said]
+            if not large:
                 break
-            powers = powers - STEP
+            powers = powers - STEP * np.max(large, axis=0).astype(np.int32)
         if not found:
             raise Refused("no client answers")
         plain = self._open(ask, list(found.values()), layout) / _scales(layout, powers)
@@ -215,11 +218,12 @@ class CipherAdder:
         raise Refused("no client answers")
 
     def _ciphers(self, ask: Ask, asked: Sequence[int], order: Arrays) -> dict[int, Arrays]:
+        powers = order["powers"]
         letters = {who: order if who in self._know else order | self._key for who in asked}
         found = {
             who: said
             for who, said in ask("reply", letters).items()
-            if "cipher" in said or "large" in said
+            if "cipher" in said or said.get("large", powers[:0]).shape == powers.shape
         }
         self._know |= set(found)
         return found
