@@ -1,0 +1,1 @@
+"""What parties hide from the server and from each other: wrappers of the aggregation."""
