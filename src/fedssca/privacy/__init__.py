@@ -1,1 +1,23 @@
-"""What parties hide from the server and from each other: wrappers of the aggregation."""
+"""What parties hide from the server and from each other: wrappers of the aggregation.
+
+fixed        numbers as whole numbers modulo 2^64, so that masks cancel to the last bit
+keys         signatures, key agreement, sealed boxes, masks
+shamir       a secret in shares, of which so many give it back
+graph        who shares masks with whom
+masked       the secure sum, both halves: the server sees sums only
+encrypted    the homomorphic sum, both halves: the server adds ciphertexts
+"""
+
+from __future__ import annotations
+
+from fedssca.errors import UserError
+
+__all__ = ["require_privacy"]
+
+
+def require_privacy(package: str = "cryptography") -> None:
+    """A UserError where the extra is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec(package) is None:
+        raise UserError(f"this needs {package}: pip install 'fedssca[privacy]'")
