@@ -9,7 +9,7 @@ every party builds the same problem without seeing a row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
@@ -59,6 +59,8 @@ class Census:
     """Where all hold columns: which rows are for testing, unless those came apart;"""
     held: int
     """and how many rows for testing there are."""
+    left_out: list[int] = field(default_factory=list)
+    """Rows of each party with columns that not all have; none: all brought the same ones."""
 
 
 def question(config: Config, run: str) -> Asked:
@@ -84,8 +86,8 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Asked) -> Census:
             _same(name, "holds rows:", each["all_rows"], first["all_rows"], f"{names[0]} holds")
             if each["ids"] != first["ids"]:
                 raise UserError(
-                    f"{name}: its ids are not those of {names[0]} in the same order; sort both by "
-                    "id and keep the rows that both have"
+                    f"{name}: its ids are not those of {names[0]} in the same order; with "
+                    "deploy.align = true the common rows are found, or use fedssca psi"
                 )
             if not each["secure"]:
                 raise UserError(

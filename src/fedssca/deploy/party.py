@@ -1,5 +1,6 @@
 """All that happens at a site, behind letters: no engine in here, so tests need none.
 
+ids, align/...   parties with columns: whether their rows are the same, and which ones are
 facts     what the site says of its data
 prepare   the problem, built here as at the server; its fingerprint goes back
 fresh     how many new rows there are to predict
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -20,17 +20,15 @@ from fedssca.build import Job, plan
 from fedssca.client import SERVER
 from fedssca.config import parse, render
 from fedssca.data import Columns
+from fedssca.deploy.align import PEER, Aligner, Post
 from fedssca.deploy.census import Census, blank
 from fedssca.deploy.holding import Holding
-from fedssca.deploy.sheet import Source, fresh_rows, read_sheet
+from fedssca.deploy.sheet import Sheet, Source, read_sheet
 from fedssca.deploy.stages import STAGES, Stage, phases_of, shapes_of, stage
 from fedssca.errors import UserError
 from fedssca.wire import Letter, WireError, arrays_of, decode, encode, note, read_note, tree_of
 
 __all__ = ["Party", "Post", "Unreached", "fingerprint"]
-
-Post = Callable[[Mapping[str, bytes], float], None]
-"""Sends each peer its letter, encrypted, within so many seconds; returns when all have it."""
 
 
 class Unreached(RuntimeError):
@@ -47,6 +45,7 @@ class Party:
     def __init__(self, name: str, source: Source, secure: bool) -> None:
         self._name, self._source, self._secure = name, source, secure
         self._run = b""
+        self._aligner: Aligner | None = None
         self._holding: Holding | None = None
         self._census: Census | None = None
         self._job: Job | None = None
@@ -74,6 +73,9 @@ class Party:
     def receive(self, sender: str, data: Any) -> None:
         """Take a peer's letter; it counts from the end of this phase on."""
         letter = decode(data)
+        if self._aligner is not None and letter.kind == PEER and letter.run == self._run:
+            self._aligner.receive(sender, letter)
+            return
         if self._census is None or letter.run != self._run:
             raise WireError(f"a letter from {sender} for another run")
         number = self._census.names.index(sender)
@@ -84,23 +86,38 @@ class Party:
             self._early.setdefault((letter.kind, letter.round), {})[number] = payload
 
     def _answer(self, letter: Letter, post: Post) -> dict[str, np.ndarray]:
+        if letter.kind == "ids" and read_note(letter)["which"] == "rows":
+            self._run = letter.run
+            self._aligner = Aligner(self._name, self._source, self._secure)
         if letter.kind == "facts":
             asked = read_note(letter)
             self._run, self._parts = letter.run, None
-            self._holding = Holding(read_sheet(self._source, asked["label"]), asked)
+            self._holding = Holding(self._rows(asked), asked)
             return note(self._holding.facts(self._secure))
         if letter.run != self._run:
             raise WireError(f"a letter of another run came to {self._name}")
         if letter.kind == "prepare":
             return note(self._prepare(read_note(letter)))
+        if letter.kind == "ids" or letter.kind.startswith("align/"):
+            return self._the_aligner().answer(letter, post)
         if letter.kind == "fresh":
             if self._holding is None or self._census is None:
                 raise WireError("fresh came before prepare")
-            sheet = fresh_rows(self._source, read_note(letter)["label"])
-            self._new, said = self._holding.fresh(sheet, self._census)
+            self._new, said = self._holding.fresh(self._the_aligner().sheet("new"), self._census)
             self._stages.pop("predict", None)
             return note(said)
         return self._phase(letter, post)
+
+    def _rows(self, asked: dict[str, Any]) -> Sheet:
+        """All that this site has; of parties with columns the rows that all have."""
+        if asked["columns"]:
+            return self._the_aligner().sheet("rows")
+        return read_sheet(self._source, asked["label"])
+
+    def _the_aligner(self) -> Aligner:
+        if self._aligner is None:
+            raise WireError("parties with columns are asked for their ids first")
+        return self._aligner
 
     def _prepare(self, told: dict[str, Any]) -> dict[str, Any]:
         if self._holding is None:

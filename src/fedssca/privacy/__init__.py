@@ -6,6 +6,7 @@ shamir       a secret in shares, of which so many give it back
 graph        who shares masks with whom
 masked       the secure sum, both halves: the server sees sums only
 encrypted    the homomorphic sum, both halves: the server adds ciphertexts
+psi          which ids all parties have; psi_folder: by files that pass between them
 """
 
 from __future__ import annotations

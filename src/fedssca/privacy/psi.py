@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from fedssca.data.dataset import Array
-from fedssca.errors import UserError
+from fedssca.privacy import require_privacy
 from fedssca.processes import cores
 from fedssca.wire import WireError
 
@@ -169,8 +169,7 @@ def _sorted(points: Array) -> Array:
 
 
 def _group() -> Any:
-    try:
-        import rbcl
-    except ImportError:
-        raise UserError("aligning rows needs rbcl: pip install 'fedssca[privacy]'") from None
+    require_privacy("rbcl")
+    import rbcl
+
     return rbcl
