@@ -73,6 +73,7 @@ def question(config: Config, run: str) -> Asked:
         "seed": config.run.seed,
         "extra": list(dict.fromkeys(c.column for c in limits if c.column)),
         "counted": any(c.kind not in UNCOUNTED for c in limits),
+        "holder": config.data.label_holder,
         "run": run,
     }
 
@@ -101,6 +102,7 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Asked) -> Census:
         raise UserError("no site has labels: set label in one site.toml")
     labels = _labels(speakers)
     if columns:
+        _check_holder(names, facts, asked["holder"])
         for name, each in speakers:
             _same(name, "has labels", each["y"][:12], speakers[0][1]["y"][:12], "another has")
             _same(name, "counts", each.get("test_rows"), speakers[0][1].get("test_rows"), "not as")
@@ -185,6 +187,21 @@ def _fit_rows(name: str, each: Facts, other: str, first: Facts) -> None:
 def _same(name: str, what: str, mine: Any, theirs: Any, how: str) -> None:
     if mine != theirs:
         raise UserError(f"{name}: it {what} {mine}, {how} {theirs}; they must be the same")
+
+
+def _check_holder(names: Sequence[str], facts: Sequence[Facts], holder: int) -> None:
+    """Whoever computes the loss needs labels: the holder of the labels, or all parties."""
+    has = [each["labels"] is not None for each in facts]
+    if holder < 0 and not all(has):
+        raise UserError(
+            f"{names[has.index(False)]}: it has no labels; set data.label_holder = "
+            f"{has.index(True)}, the place of {names[has.index(True)]}"
+        )
+    if holder >= 0 and not has[min(holder, len(has) - 1)]:
+        raise UserError(
+            f"{names[holder]}: data.label_holder = {holder} says that it has the labels; set "
+            f"{has.index(True)}, the place of {names[has.index(True)]}"
+        )
 
 
 def _labels(speakers: Sequence[tuple[str, Facts]]) -> list[Any]:

@@ -142,7 +142,7 @@ def check_points(points: Any, count: int | None = None, valid: bool = False) -> 
         raise WireError("a point comes twice in a set")
     if valid:
         check = _group().crypto_core_ristretto255_is_valid_point
-        if not all(check(point.tobytes()) for point in points):
+        if not all(point.any() and check(point.tobytes()) for point in points):
             raise WireError("bytes in a set are no point of the group")
     return points
 

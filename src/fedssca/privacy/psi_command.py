@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -126,7 +126,7 @@ def _side(
         while missing := _step(meeting, console):
             if wait <= 0:
                 return {"state": "waiting", "missing": missing, "folder": str(folder)}
-            with console.status(f"waiting for {', '.join(missing)} in {folder}"):
+            with _status(console, f"waiting for {', '.join(missing)} in {folder}"):
                 while not all((folder / name).exists() for name in missing):
                     if time.monotonic() > until:
                         raise UserError(
@@ -221,6 +221,10 @@ def _in_words(said: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _status(console: Console, what: str) -> AbstractContextManager[Any]:
+    return console.status(what) if console.is_terminal else nullcontext()
+
+
 @contextmanager
 def _bar(console: Console, what: str, total: int | None) -> Iterator[Tick]:
     bar = Progress(
@@ -230,6 +234,7 @@ def _bar(console: Console, what: str, total: int | None) -> Iterator[Tick]:
         TimeRemainingColumn(compact=True),
         console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
     task = bar.add_task(what, total=total)
     with bar:
