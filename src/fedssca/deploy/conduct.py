@@ -23,6 +23,7 @@ from fedssca.deploy.census import Asked, Census, Facts, as_note, blank, merge, q
 from fedssca.deploy.crew import Away, Crew, Link
 from fedssca.deploy.judge import joint_scores, remote_judge
 from fedssca.deploy.party import fingerprint
+from fedssca.deploy.table import introduce
 from fedssca.errors import UserError
 from fedssca.loop import Runtime
 from fedssca.record import RunDirectory
@@ -107,6 +108,7 @@ class Conductor:
             census = self._shake_hands()
             job = self._prepare(self._config, census)
             self._align("new")
+            introduce(self.crew, job, SETTING_UP)
             new = self._everyone("fresh", {"label": self._config.data.label})
             for name, each in zip(self.crew.names, new, strict=True):
                 if each != new[0]:
@@ -131,6 +133,7 @@ class Conductor:
         census = self._shake_hands()
         config, crew = self._config, self.crew
         first = self._prepare(config, census)
+        introduce(crew, first, SETTING_UP)
 
         def probing(problem: Any, clients: Any, algorithm: Algorithm, seed: int) -> Runtime:
             del problem, clients, seed
