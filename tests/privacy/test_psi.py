@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -134,15 +136,22 @@ class Parties:
             os.utime(file, (0, 0))
 
 
-SETS_OF = {"bank": ["b", "c", "d"], "clinic": ["d", "a", "c"], "lab": ["c", "d", "e"]}
+SETS_OF = {
+    "bank": ["b", "c", "d"],
+    "clinic": ["d", "a", "c"],
+    "lab": ["c", "d", "e"],
+    "post": ["d", "c", "f"],
+    "school": ["a", "c", "d"],
+}
 
 
 def silent(count: int) -> None:
     del count
 
 
-@pytest.mark.parametrize("names", [["bank", "clinic"], ["bank", "clinic", "lab"]])
-def test_parties_meet_in_a_folder_step_by_step(names: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_parties_meet_in_a_folder_step_by_step(count: int, tmp_path: Path) -> None:
+    names = list(SETS_OF)[:count]
     sets = {name: SETS_OF[name] for name in names}
     parties = Parties(tmp_path, sets)
     waiting = set(names)
@@ -163,6 +172,19 @@ def test_parties_meet_in_a_folder_step_by_step(names: list[str], tmp_path: Path)
         meeting.forget()
         assert not (tmp_path / f"{name}.secret").exists()
     assert len(codes) == 1
+
+
+def test_parties_that_wait_for_each_other_all_end(tmp_path: Path) -> None:
+    parties = Parties(tmp_path, SETS_OF)
+
+    def side(name: str) -> list[str]:
+        meeting, until = parties.at(name), time.monotonic() + 30
+        while missing := meeting.proceed(silent):
+            assert meeting.wait(missing, until, 0.002)
+        return [SETS_OF[name][row] for row in meeting.finish().rows]
+
+    with ThreadPoolExecutor(len(SETS_OF)) as pool:
+        assert list(pool.map(side, SETS_OF)) == [["c", "d"]] * len(SETS_OF)
 
 
 def test_files_of_another_alignment_are_found_out(tmp_path: Path) -> None:
@@ -223,7 +245,7 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
 def test_a_changed_table_and_a_damaged_secret_are_named(tmp_path: Path) -> None:
     Parties(tmp_path, SETS_OF).at("bank").proceed(silent)
     secret = tmp_path / "bank.secret"
-    other = Meeting(tmp_path / "shared", "bank", ["clinic", "lab"], ["z"], Form("text", 1), secret)
+    other = Meeting(tmp_path / "shared", "bank", ["clinic"], ["z"], Form("text", 1), secret)
     with pytest.raises(UserError, match="the ids are not those that this alignment began with"):
         other.proceed(silent)
     secret.write_text("{}")

@@ -127,14 +127,12 @@ def _side(
             if wait <= 0:
                 return {"state": "waiting", "missing": missing, "folder": str(folder)}
             with _status(console, f"waiting for {', '.join(missing)} in {folder}"):
-                while not all((folder / name).exists() for name in missing):
-                    if time.monotonic() > until:
-                        raise UserError(
-                            f"{missing[0]} did not come to {folder} in {wait:.0f} s; the same "
-                            "command again goes on"
-                        )
-                    time.sleep(PAUSE)
-            time.sleep(PAUSE)
+                come = meeting.wait(missing, until, PAUSE)
+            if not come:
+                raise UserError(
+                    f"{missing[0]} did not come to {folder} in {wait:.0f} s; the same command "
+                    "again goes on"
+                )
     except KeyboardInterrupt:
         print("stopped; the same command again goes on", file=sys.stderr)
         raise typer.Exit(130) from None

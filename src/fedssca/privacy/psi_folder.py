@@ -98,6 +98,17 @@ class Meeting:
             if self._read(owner, count - 1) is None
         ]
 
+    def wait(self, missing: Sequence[str], until: float, pause: float) -> bool:
+        """Until one of these files is there (True) or `until` on the monotonic clock.
+
+        One, not all: another party may wait for what this one can do as soon as the first is there.
+        """
+        while time.monotonic() < until:
+            time.sleep(pause)
+            if any((self._folder / name).exists() for name in missing):
+                return True
+        return False
+
     def finish(self) -> Found:
         """Once nothing is missing: the common rows. The secret number is no longer needed."""
         assert self._member is not None
