@@ -1,9 +1,9 @@
 """Seconds to align tables by their ids: all parties on this machine, each as it would be alone.
 
 Run: python benchmarks/psi.py [ids of each party] [parties ...]; default 100000 ids, 2, 3 and 5
-parties. Half of the ids are common. "all" is the whole protocol, every party's work on the cores of
-this machine; "each" is what one party does, hashing and multiplying I sets on its own cores; a
-machine of its own would take that long. Sets are checked against Python's own intersection.
+parties. Half of the ids are common. "all" is the whole protocol by the clock, every party's work on
+the cores of this machine; "CPU of each" is what one party does, hashing and multiplying I sets,
+which it shares out over its own cores. Results are checked against Python's own intersection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def sets_of(parties: int, ids: int) -> list[list[str]]:
 
 def main(ids: int, counts: list[int]) -> None:
     print(f"{len(cores())} cores, {ids:,} ids a party, half of them common")
-    print("parties  multiplications   all (s)  each (s)  us a multiplication  MB sent by each")
+    print("parties  multiplications   all (s)  CPU of all (s)  CPU of each (s)  MB sent by each")
     for parties in counts:
         sets = sets_of(parties, ids)
         begun, spent = time.perf_counter(), time.process_time()
@@ -43,8 +43,8 @@ def main(ids: int, counts: list[int]) -> None:
         work = multiplications([ids] * parties)
         sent = parties * ids * 32 / 1e6
         print(
-            f"{parties:>7} {work:>16,} {seconds:>9.1f} {seconds / parties:>9.1f} "
-            f"{1e6 * busy / work:>20.1f} {sent:>16.1f}",
+            f"{parties:>7} {work:>16,} {seconds:>9.1f} {busy:>15.1f} {busy / parties:>16.1f} "
+            f"{sent:>16.1f}",
             flush=True,
         )
 

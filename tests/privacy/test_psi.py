@@ -207,6 +207,20 @@ def test_files_of_another_alignment_are_found_out(tmp_path: Path) -> None:
         new.at("bank").proceed(silent)
 
 
+def test_a_stranger_between_two_parties_spoils_the_check_code(tmp_path: Path) -> None:
+    """He plays lab to the bank and bank to the lab, each with a folder and a secret of his own."""
+    codes = {}
+    for honest, played in (("bank", "lab"), ("lab", "bank")):
+        sets = {honest: SETS_OF[honest], played: ["c", "d", "guess"]}
+        parties = Parties(tmp_path / honest, sets)
+        for name in (honest, played, honest):
+            parties.at(name).proceed(silent)
+        meeting = parties.at(honest)
+        assert meeting.proceed(silent) == []
+        codes[honest] = meeting.finish().code
+    assert codes["bank"] != codes["lab"]
+
+
 def test_broken_files_are_named(tmp_path: Path) -> None:
     parties = Parties(tmp_path, {name: SETS_OF[name] for name in ("bank", "lab")})
     for name in ("bank", "lab"):

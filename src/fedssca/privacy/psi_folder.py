@@ -43,7 +43,7 @@ class Found(NamedTuple):
     sizes: dict[str, int]
     """How many ids each party brought."""
     code: str
-    """The same at all parties, unless somebody sat between them."""
+    """The same at all parties if they saw the same files."""
 
 
 class Meeting:
@@ -112,16 +112,12 @@ class Meeting:
     def finish(self) -> Found:
         """Once nothing is missing: the common rows. The secret number is no longer needed."""
         assert self._member is not None
-        sets: list[Array] = []
-        sizes = {}
-        for owner in self._parties:
-            points, sizes[owner] = self._whole_way(owner)
-            sets.append(points)
-        places = meet(sets)
-        common = sets[0][places[0]].tobytes()
-        code = hashlib.sha256("\0".join(self._parties).encode() + common).hexdigest()
+        ways = [self._whole_way(owner) for owner in self._parties]
+        places = meet([points for points, _, _ in ways])
+        sizes = {owner: size for owner, (_, size, _) in zip(self._parties, ways, strict=True)}
+        code = _digest("".join(digest for _, _, digest in ways).encode())
         rows = self._member.rows(places[self._parties.index(self._me)])
-        return Found(rows, sizes, f"{code[:4]}-{code[4:8]}-{code[8:12]}")
+        return Found(rows, sizes, "-".join(code[at : at + 4] for at in range(0, 16, 4)))
 
     def forget(self) -> None:
         """Delete the secret number."""
@@ -171,8 +167,11 @@ class Meeting:
         except WireError as error:
             raise UserError(f"what {owner} sent is not used: {error}") from None
 
-    def _whole_way(self, owner: str) -> tuple[Array, int]:
-        """A set at the end of its way, each station checked against the one before."""
+    def _whole_way(self, owner: str) -> tuple[Array, int, str]:
+        """A set at the end of its way, its size, and a digest that stands for all its files.
+
+        Each station is checked against the one before, whose digest it names.
+        """
         count, size, expected = len(self._parties), 0, ""
         for hop in range(count):
             read = self._read(owner, hop)
@@ -192,7 +191,7 @@ class Meeting:
             except WireError as error:
                 raise UserError(f"{file} is not used: {error}") from None
             expected = digest
-        return points, size
+        return points, size, expected
 
     def _read(self, owner: str, hop: int) -> tuple[Letter, str] | None:
         """A file of the folder and its digest; None while it is not there."""
