@@ -23,6 +23,7 @@ from fedssca.deploy.census import Asked, Census, Facts, as_note, blank, merge, q
 from fedssca.deploy.crew import Away, Crew, Link
 from fedssca.deploy.judge import joint_scores, remote_judge
 from fedssca.deploy.party import fingerprint
+from fedssca.deploy.sums import SiteSums
 from fedssca.deploy.table import introduce
 from fedssca.errors import UserError
 from fedssca.loop import Runtime
@@ -134,10 +135,11 @@ class Conductor:
         config, crew = self._config, self.crew
         first = self._prepare(config, census)
         introduce(crew, first, SETTING_UP)
+        sums = SiteSums(crew, config, self._order.run, sum(census.sizes))
 
         def probing(problem: Any, clients: Any, algorithm: Algorithm, seed: int) -> Runtime:
             del problem, clients, seed
-            return Deployed(crew, "probe", first, algorithm)
+            return Deployed(crew, "probe", first, algorithm, sums=sums)
 
         job = build(config, *blank(census, config), engine=probing)
         if job.config != config:
@@ -145,7 +147,7 @@ class Conductor:
 
         def training(problem: Any, clients: Any, algorithm: Algorithm, seed: int) -> Runtime:
             del problem, clients, seed
-            return Deployed(crew, "train", job, algorithm, self._note_costs)
+            return Deployed(crew, "train", job, algorithm, self._note_costs, sums)
 
         def seen(row: dict[str, Any]) -> None:
             with self._lock:
@@ -153,7 +155,7 @@ class Conductor:
             self._flush()
             on_row(row)
 
-        judge = remote_judge(crew, job, census.held)
+        judge = remote_judge(crew, job, census.held, sums)
         result = carry_out(
             job, self._out, self._order.resume, seen, runtime=training, judge=judge, test=None
         )

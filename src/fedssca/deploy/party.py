@@ -7,6 +7,7 @@ offer     where the h_i are hidden: this run's public key, signed with the site'
 meet      the keys of all peers, by way of the server; forged ones are refused
 fresh     how many new rows there are to predict
 <stage>/<phase>   a phase of a round; letters to peers leave through `post`
+sum/<phase>       what a hidden sum needs besides; what a site with rows answers goes through it too
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import numpy as np
 from fedssca.build import Job, plan
 from fedssca.client import SERVER
 from fedssca.config import parse, render
-from fedssca.data import Columns
+from fedssca.data import Columns, Rows
 from fedssca.deploy.align import PEER, Aligner, Post
 from fedssca.deploy.census import Census, blank
 from fedssca.deploy.holding import Holding
 from fedssca.deploy.identity import Known
 from fedssca.deploy.sheet import Sheet, Source, read_sheet
 from fedssca.deploy.stages import PASSED, STAGES, Stage, blind, phases_of, shapes_of, stage
+from fedssca.deploy.sums import SUM, SiteHalf, plain_part
 from fedssca.errors import UserError
 from fedssca.exchange import Exchange
 from fedssca.wire import Letter, WireError, arrays_of, decode, encode, note, read_note, tree_of
@@ -53,6 +55,7 @@ class Party:
         """`known`: who this site is to its peers."""
         self._name, self._source, self._secure, self._known = name, source, secure, known
         self._blind: Blind | None = None
+        self._half: SiteHalf | None = None
         self._run = b""
         self._aligner: Aligner | None = None
         self._holding: Holding | None = None
@@ -100,7 +103,7 @@ class Party:
             self._aligner = Aligner(self._name, self._source, self._secure)
         if letter.kind == "facts":
             asked = read_note(letter)
-            self._run, self._parts, self._blind = letter.run, None, None
+            self._run, self._parts, self._blind, self._half = letter.run, None, None, None
             self._holding = Holding(self._rows(asked), asked)
             return note(self._holding.facts(self._secure))
         if letter.run != self._run:
@@ -117,6 +120,10 @@ class Party:
             self._new, said = self._holding.fresh(self._the_aligner().sheet("new"), self._census)
             self._stages.pop("predict", None)
             return note(said)
+        if letter.kind.startswith(f"{SUM}/"):
+            if self._half is None:
+                raise WireError(f"{letter.kind} came before prepare")
+            return self._half.aside(letter.kind.partition("/")[2], letter.arrays)
         return self._phase(letter, post)
 
     def _rows(self, asked: dict[str, Any]) -> Sheet:
@@ -141,6 +148,12 @@ class Party:
                 self._parts = self._holding.columns(self._census)
             if isinstance(self._job.clients, Columns) and not self._secure:
                 raise UserError("without certificates parties with columns do not run")
+            names = self._census.names
+            if self._half is None and not self._census.columns:  # one for all stages of a run
+                number = names.index(self._name)
+                self._half = SiteHalf(
+                    config, self._run, number, sum(self._census.sizes), names, self._known
+                )
             return {"fingerprint": fingerprint(self._job, self._census)}
 
     def _agree(self, letter: Letter) -> dict[str, np.ndarray]:
@@ -182,7 +195,7 @@ class Party:
         if phase == phases[0]:
             with self._mail:
                 self._early = {k: v for k, v in self._early.items() if k[1] == letter.round}
-            asked = tree_of(due, letter.arrays)
+            asked = tree_of(due, plain_part(letter.arrays))
             self._check_indices(name, asked)
             self._asked = (*key, asked)
         elif self._asked[:2] != key:
@@ -195,6 +208,9 @@ class Party:
                 one.receive(sender, payload)
             if letter.arrays:
                 one.receive(SERVER, tree_of(PASSED, letter.arrays))
+        if isinstance(job.clients, Rows):
+            assert self._half is not None
+            return self._half.reply(name, letter.arrays, lambda: one.handle(phase, asked)[SERVER])
         out = one.handle(phase, self._asked[2])
         mine = out.pop(SERVER, None)
         if out:
