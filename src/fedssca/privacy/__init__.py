@@ -6,7 +6,9 @@ shamir       a secret in shares, of which so many give it back
 graph        who shares masks with whom
 secure_sum   masks that cancel, the parties' half (secure_sum_server: the other)
 homomorphic  the server adds ciphertexts, both halves
+blind        parties with columns learn the sum of the h_i, the server nothing
 wiring       from `[privacy]` to these
+psi          which ids all parties have; psi_folder: by files that pass between them
 """
 
 from __future__ import annotations
