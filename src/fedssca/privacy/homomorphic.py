@@ -39,8 +39,10 @@ DROWN = 2.0**-24
 """Standard deviation of the noise on an opened sum: 30 times that of ten clients' encryption."""
 RENEW = 100
 """Sums that are opened under one key."""
+TRIES = 40
+"""How often clients may say that they have no room,"""
 STEP = 6
-"""Powers of two by which a part is scaled down that a client has no room for."""
+"""and by how many powers of two a part is then scaled down."""
 
 
 def cost(size: int, clients: int) -> tuple[int, int]:
@@ -187,12 +189,14 @@ class CipherAdder:
         powers = self._powers.get(layout)
         if powers is None:
             powers = self._first_scale(ask, asked, addends, layout)
-        while True:
+        for _ in range(TRIES):
             found = self._ciphers(ask, asked, addends | {"powers": powers})
             large = [said["large"] for said in found.values() if "large" in said]
             if not large:
                 break
-            powers = powers - STEP * np.max(large, axis=0).astype(np.int32)
+            powers = powers - STEP * (np.max(large, axis=0) > 0).astype(np.int32)
+        else:
+            raise Refused(f"no scale fits the messages of all clients after {TRIES} tries")
         if not found:
             raise Refused("no client answers")
         plain = self._open(ask, list(found.values()), layout) / _scales(layout, powers)
