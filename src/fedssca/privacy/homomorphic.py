@@ -90,9 +90,10 @@ class Encrypter:
 
     def handle(self, phase: str, asked: Arrays, answer: Callable[[], Any]) -> Arrays:
         """Answer the server; `answer` computes the message that is to be hidden."""
+        message = answer() if phase == "reply" else None
         try:
             if phase == "reply":
-                return self._on_reply(asked, answer())
+                return self._on_reply(asked, message)
             if phase == "keys" and self._me == self._holder:
                 return self._on_keys(asked)
             if phase == "open" and self._me == self._holder:
