@@ -18,6 +18,7 @@ from fedssca.algorithm import Algorithm, Request, State
 from fedssca.client import SERVER, ColumnClient, OpenClient, RowClient, for_party
 from fedssca.data.split import Columns, Rows
 from fedssca.loop import one_round
+from fedssca.privacy.noise import simulated
 from fedssca.problem import Problem
 from fedssca.runtime.check import check_fit
 from fedssca.sampling import batch_indices
@@ -38,10 +39,11 @@ class Local:
         server, size = np.zeros(1, np.int32), np.array([clients.total])
         self._indices = jax.jit(lambda t: batch_indices(seed, t, server, size, algorithm.batch)[0])
         self._clients: list[Any]
+        veil = simulated(seed)
         if isinstance(clients, Rows):
             self.aggregator = plain_sum
             self._clients = [
-                RowClient(i, problem, algorithm, clients.client(i), clients.total, seed)
+                RowClient(i, problem, algorithm, clients.client(i), clients.total, seed, veil)
                 for i in range(clients.count)
             ]
         elif clients.collection == "open":
@@ -54,7 +56,9 @@ class Local:
             assert problem.vertical is not None
             self.aggregator = blocks(problem.vertical)
             self._clients = [
-                ColumnClient(i, problem, algorithm, clients.client(i), clients.label_holder)
+                ColumnClient(
+                    i, problem, algorithm, clients.client(i), clients.label_holder, veil=veil
+                )
                 for i in range(clients.count)
             ]
         self.phases = self._clients[0].phases
