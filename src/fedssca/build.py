@@ -23,6 +23,7 @@ from fedssca.local_ssca import local_ssca
 from fedssca.loop import Runtime
 from fedssca.models import classifier, linear, mlp
 from fedssca.participation import participation
+from fedssca.privacy.setting import check_amounts, hidden
 from fedssca.problem import Problem
 from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.check import check_fit
@@ -107,6 +108,7 @@ def _problem(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> P
 def _job(config: cfg.Config, dataset: Dataset, clients: Rows | Columns, problem: Problem) -> Job:
     algorithm = _in_cohorts(config, clients, _algorithm(config, problem))
     check_fit(problem, clients, algorithm)
+    algorithm = hidden(config, problem, clients, algorithm, config.algorithm.probes)
     if isinstance(clients, Columns) and clients.collection == "open":
         _warn_open(problem)
     return Job(config, dataset, clients, problem, algorithm)
@@ -140,6 +142,7 @@ def _check_ranges(config: cfg.Config) -> None:
             raise UserError(f"algorithm.{name}.rise = {step.rise}: it must be at least 0")
         if step and not 0 <= step.cool <= 1:
             raise UserError(f"algorithm.{name}.cool = {step.cool}: it must lie in [0, 1]")
+    check_amounts(config.privacy)
     penalty = np.atleast_1d(config.problem.penalty)
     if not penalty.size or not (penalty > 0).all():
         raise UserError(f"problem.penalty = {config.problem.penalty}: it must be positive")
@@ -173,12 +176,19 @@ def _calibrated(
         wanted.append(chosen.opening)
     if chosen.name != "ssca" or None not in wanted:
         return config
+
+    def asked(probe: Algorithm) -> Algorithm:
+        with warnings.catch_warnings():  # the run itself will warn
+            warnings.simplefilter("ignore")
+            one = _in_cohorts(config, clients, probe)
+            return hidden(config, problem, clients, one, PROBES)
+
     if chosen.batch <= (min(clients.sizes) if isinstance(clients, Rows) else clients.total):
         found = calibrate(
             problem,
             chosen.batch,
             chosen.rounds,
-            lambda probe: engine(problem, clients, _in_cohorts(config, clients, probe), run.seed),
+            lambda probe: engine(problem, clients, asked(probe), run.seed),
             **{
                 name: step.a
                 for name, step in (("rho", chosen.rho), ("gamma", chosen.gamma))

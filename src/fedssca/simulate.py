@@ -191,7 +191,16 @@ COVERED = (
     "not cover the metrics, the certificate and these notes, computed from exact data"
 )
 
-OWN = {"round", "slack", "multipliers", "bytes_up", "bytes_down", "bytes_peer", "seconds", "epsilon"}
+OWN = {
+    "round",
+    "slack",
+    "multipliers",
+    "bytes_up",
+    "bytes_down",
+    "bytes_peer",
+    "seconds",
+    "epsilon",
+}
 """What describes the run as a whole, not the model that it returns."""
 
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedssca.aggregate import blocks, open_collection, plain_sum
 from fedssca.algorithm import Algorithm, Request, State
 from fedssca.client import SERVER, ColumnClient, OpenClient, RowClient, for_party
 from fedssca.data.split import Columns, Rows
+from fedssca.exchange import Ends, pairwise
 from fedssca.loop import one_round
 from fedssca.privacy.noise import simulated
 from fedssca.problem import Problem
@@ -30,7 +30,13 @@ class Local:
     """A `Runtime` and the `Parties` of it: messages are handed over, counted, and added up."""
 
     def __init__(
-        self, problem: Problem, clients: Rows | Columns, algorithm: Algorithm, seed: int
+        self,
+        problem: Problem,
+        clients: Rows | Columns,
+        algorithm: Algorithm,
+        seed: int,
+        *,
+        exchange: Ends = pairwise,
     ) -> None:
         check_fit(problem, clients, algorithm)
         self._algorithm, self._problem = algorithm, problem
@@ -39,6 +45,7 @@ class Local:
         server, size = np.zeros(1, np.int32), np.array([clients.total])
         self._indices = jax.jit(lambda t: batch_indices(seed, t, server, size, algorithm.batch)[0])
         self._clients: list[Any]
+        self._relay, self._readers = exchange.relay, []
         veil = simulated(seed)
         if isinstance(clients, Rows):
             self.aggregator = plain_sum
@@ -54,10 +61,16 @@ class Local:
             ]
         else:
             assert problem.vertical is not None
-            self.aggregator = blocks(problem.vertical)
+            self.aggregator, self._readers = blocks(problem.vertical), clients.readers
             self._clients = [
                 ColumnClient(
-                    i, problem, algorithm, clients.client(i), clients.label_holder, veil=veil
+                    i,
+                    problem,
+                    algorithm,
+                    clients.client(i),
+                    clients.label_holder,
+                    exchange.party(i, clients.count),
+                    veil,
                 )
                 for i in range(clients.count)
             ]
@@ -72,7 +85,7 @@ class Local:
 
     def call(self, phase: str, request: Request) -> Sequence[Any]:
         """Ask every client, deliver what goes to peers, return what goes to the server."""
-        to_server = []
+        to_server: dict[int, Any] = {}
         letters: list[tuple[int, int, Any]] = []
         for number, answers in self._turnout(request):
             client, asked = self._clients[number], self._address(number, request)
@@ -81,15 +94,19 @@ class Local:
             for recipient, payload in client.handle(phase, asked).items() if answers else ():
                 if recipient == SERVER:
                     self.bytes_up += _size(payload)
-                    to_server.append(payload)
+                    to_server[number] = payload
                 else:
                     self.bytes_peer += _size(payload)
                     letters.append((client.number, recipient, payload))
+        if phase == "share":
+            for recipient, payload in self._relay(to_server, self._readers).items():
+                self.bytes_down += _size(payload)
+                letters.append((SERVER, recipient, payload))
         for sender, recipient, payload in letters:
             self._clients[recipient].receive(sender, payload)
         if request.turnout and not to_server:
             return [self._clients[0].silence(request)]
-        return to_server
+        return list(to_server.values())
 
     def _turnout(self, request: Request) -> Iterable[tuple[int, bool]]:
         """Who is asked, and whether he answers."""
@@ -106,4 +123,4 @@ class Local:
 
 
 def _size(payload: Any) -> int:
-    return sum(jnp.asarray(leaf).nbytes for leaf in jax.tree.leaves(payload))
+    return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(payload))
