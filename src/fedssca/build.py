@@ -13,7 +13,7 @@ import numpy as np
 from fedssca import config as cfg
 from fedssca.algorithm import Algorithm
 from fedssca.baselines import sgd
-from fedssca.calibrate import PROBES, calibrate
+from fedssca.calibrate import PROBES, calibrate, probe
 from fedssca.constraints import Constraint, from_config
 from fedssca.curvature import diagonal
 from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample, load
@@ -23,7 +23,7 @@ from fedssca.local_ssca import local_ssca
 from fedssca.loop import Runtime
 from fedssca.models import classifier, linear, mlp
 from fedssca.participation import participation
-from fedssca.privacy.setting import check_amounts, hidden
+from fedssca.privacy.setting import check_amounts, hidden, loudness
 from fedssca.problem import Problem
 from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.check import check_fit
@@ -177,10 +177,10 @@ def _calibrated(
     if chosen.name != "ssca" or None not in wanted:
         return config
 
-    def asked(probe: Algorithm) -> Algorithm:
+    def asked(probing: Algorithm) -> Algorithm:
         with warnings.catch_warnings():  # the run itself will warn
             warnings.simplefilter("ignore")
-            one = _in_cohorts(config, clients, probe)
+            one = _in_cohorts(config, clients, probing)
             return hidden(config, problem, clients, one, PROBES)
 
     if chosen.batch <= (min(clients.sizes) if isinstance(clients, Rows) else clients.total):
@@ -188,7 +188,8 @@ def _calibrated(
             problem,
             chosen.batch,
             chosen.rounds,
-            lambda probe: engine(problem, clients, asked(probe), run.seed),
+            lambda probing: engine(problem, clients, asked(probing), run.seed),
+            noise=loudness(asked(probe(problem, chosen.batch)), clients),
             **{
                 name: step.a
                 for name, step in (("rho", chosen.rho), ("gamma", chosen.gamma))

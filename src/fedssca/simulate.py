@@ -55,7 +55,7 @@ class Result:
     """One dictionary an evaluated round, as in metrics.jsonl."""
     state: State
     privacy: Row = field(default_factory=dict)
-    """What was spent: epsilon, delta, how it was counted and what that assumes; without noise {}."""
+    """What was spent: epsilon, delta, how counted and on what assumption; without noise {}."""
 
     @property
     def feasible(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from fedssca.algorithm import Algorithm
 from fedssca.config import Config, Privacy
 from fedssca.data.split import Columns, Rows
@@ -11,7 +13,7 @@ from fedssca.errors import UserError
 from fedssca.privacy.noise import private
 from fedssca.problem import Problem
 
-__all__ = ["check_amounts", "hidden", "noisy"]
+__all__ = ["check_amounts", "hidden", "loudness", "noisy"]
 
 
 def check_amounts(said: Privacy) -> None:
@@ -26,6 +28,17 @@ def check_amounts(said: Privacy) -> None:
 def noisy(said: Privacy) -> bool:
     """There is to be noise."""
     return bool(said.noise_multiplier or said.epsilon)
+
+
+def loudness(algorithm: Algorithm, clients: Rows | Columns) -> float:
+    """Standard deviation of the noise on one number of the summed gradient; 0: there is none."""
+    if algorithm.noise is None:
+        return 0.0
+    sizes = np.asarray(clients.sizes if isinstance(clients, Rows) else (clients.total,))
+    each = algorithm.noise.own(sizes / sizes.sum())
+    cohort = algorithm.cohort
+    more = cohort.clients / cohort.size if cohort else 1.0
+    return float(algorithm.noise.vector * np.sqrt(more * np.sum(np.square(each))))
 
 
 def hidden(
