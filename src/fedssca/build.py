@@ -178,10 +178,7 @@ def _calibrated(
         return config
 
     def asked(probing: Algorithm) -> Algorithm:
-        with warnings.catch_warnings():  # the run itself will warn
-            warnings.simplefilter("ignore")
-            one = _in_cohorts(config, clients, probing)
-            return hidden(config, problem, clients, one, PROBES)
+        return as_asked(config, problem, clients, probing)
 
     if chosen.batch <= (min(clients.sizes) if isinstance(clients, Rows) else clients.total):
         found = calibrate(
@@ -206,6 +203,15 @@ def _calibrated(
             probes=PROBES,
         )
     return dataclasses.replace(config, algorithm=chosen)
+
+
+def as_asked(
+    config: cfg.Config, problem: Problem, clients: Rows | Columns, probing: Algorithm
+) -> Algorithm:
+    """The probing rounds in cohorts and under noise, where the run itself is; that will warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return hidden(config, problem, clients, _in_cohorts(config, clients, probing), PROBES)
 
 
 def _in_cohorts(config: cfg.Config, clients: Rows | Columns, algorithm: Algorithm) -> Algorithm:

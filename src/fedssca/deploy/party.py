@@ -25,6 +25,7 @@ from fedssca.deploy.holding import Holding
 from fedssca.deploy.sheet import Source, fresh_rows, read_sheet
 from fedssca.deploy.stages import STAGES, Stage, phases_of, shapes_of, stage
 from fedssca.errors import UserError
+from fedssca.privacy.noise import Secret
 from fedssca.wire import Letter, WireError, arrays_of, decode, encode, note, read_note, tree_of
 
 __all__ = ["Party", "Post", "Unreached", "fingerprint"]
@@ -55,6 +56,7 @@ class Party:
         self._parts: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] | None = None
         self._new: dict[str, np.ndarray] = {}
         self._early: dict[tuple[str, int], dict[int, np.ndarray]] = {}
+        self._veil = Secret()
         self._lock, self._mail = threading.Lock(), threading.Lock()
 
     def handle(self, data: Any, post: Post) -> bytes:
@@ -126,7 +128,8 @@ class Party:
         number, key = census.names.index(self._name), (name, letter.round)
         if name not in self._stages:
             due = shapes_of(name, job, number).asked
-            self._stages[name] = stage(name, job, number, *self._parts, self._new), due
+            one = stage(name, job, number, *self._parts, self._new, self._veil)
+            self._stages[name] = one, due
         one, due = self._stages[name]
         if phase == phases[0]:
             with self._mail:
