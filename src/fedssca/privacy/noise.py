@@ -221,12 +221,18 @@ def veiled(algorithm: Algorithm, veil: Veil | None, number: int, share: float) -
 def simulated(seed: int) -> Veil:
     """Noise from (seed, round, client): for simulations, which must give the same bits again."""
 
+    made: dict[int, Any] = {}
+
+    def program(algorithm: Algorithm) -> Any:
+        def hide(message: Message, request: Request, number: Array, share: Array) -> Message:
+            factor = _factor(algorithm, share)
+            return _disturbed(algorithm, message, request, factor, words(seed), number)
+
+        return jax.jit(hide)
+
     def veil(algorithm: Algorithm, number: int, share: float) -> Hide:
-        return jax.jit(
-            lambda message, request: _disturbed(
-                algorithm, message, request, _factor(algorithm, share), words(seed), number
-            )
-        )
+        hide = made.setdefault(id(algorithm.noise), program(algorithm))  # one for all clients
+        return lambda message, request: hide(message, request, number, share)
 
     return veil
 
@@ -305,7 +311,7 @@ def _spread(algorithm: Algorithm, request: Request) -> tuple[float, Any]:
 
 
 def _disturbed(
-    algorithm: Algorithm, message: Message, request: Request, factor: Any, seed: Any, number: int
+    algorithm: Algorithm, message: Message, request: Request, factor: Any, seed: Any, number: Any
 ) -> Message:
     """Noise that is a function of (seed, round, the point asked for, number)."""
     key = jax.random.wrap_key_data(jnp.asarray(seed), impl="threefry2x32")
@@ -317,7 +323,7 @@ def _disturbed(
     values = len(jax.tree.leaves(message.scalars))
     out = [
         leaf
-        + (factor * (scalar if i < values else vector)).astype(leaf.dtype)
+        + jnp.asarray(factor * (scalar if i < values else vector), leaf.dtype)
         * jax.random.normal(jax.random.fold_in(key, i), leaf.shape, leaf.dtype)
         for i, leaf in enumerate(map(jnp.asarray, leaves))
     ]
