@@ -128,7 +128,7 @@ class ColumnClient:
     def _on_share(self, request: dict[str, Any], batch: Batch) -> Outgoing:
         self._slopes = None
         h = self._local(request["w"], batch["x"])
-        return self._exchange.send(int(request["round"]), h, self._readers)
+        return self._exchange.send(h, self._readers)
 
     def _on_head(self, request: dict[str, Any], batch: Batch) -> Outgoing:
         if self.number != self._label_holder:

@@ -36,9 +36,9 @@ def people(parties: int, run: bytes = b"r" * 16) -> list[Blind]:
     return made
 
 
-def shared(hs: list[np.ndarray], readers: list[int], round_: int = 1) -> tuple[list, dict]:
+def shared(hs: list[np.ndarray], readers: list[int]) -> tuple[list, dict]:
     ends = [one.stage("train") for one in people(len(hs))]
-    sent = {i: ends[i].send(round_, h, readers)[SERVER] for i, h in enumerate(hs)}
+    sent = {i: ends[i].send(h, readers)[SERVER] for i, h in enumerate(hs)}
     return ends, sent
 
 
@@ -101,7 +101,7 @@ def test_boxes_of_others_and_of_other_rounds_do_not_open() -> None:
     changed = first[1] | {"seal": first[1]["seal"] ^ np.uint8(1)}
     with pytest.raises(Forged, match="does not open"):
         ends[1].receive(SERVER, changed)
-    again = {i: ends[i].send(2, h, [0, 1, 2])[SERVER] for i, h in enumerate(hs)}
+    again = {i: ends[i].send(h, [0, 1, 2])[SERVER] for i, h in enumerate(hs)}
     with pytest.raises(Forged, match="does not open"):
         ends[1].receive(SERVER, first[1])
     with pytest.raises(Forged, match="every party's share"):
@@ -111,11 +111,17 @@ def test_boxes_of_others_and_of_other_rounds_do_not_open() -> None:
         ends[1].receive(2, first[1])
 
 
-def test_a_round_is_answered_once() -> None:
-    ends, _ = shared([np.ones((2, 2))] * 2, [0, 1], round_=4)
-    for round_ in (4, 3):
-        with pytest.raises(RuntimeError, match="asked for before"):
-            ends[0].send(round_, np.zeros((2, 2)), [0, 1])
+def test_no_mask_is_used_twice() -> None:
+    """A party that is asked again uses new masks: two answers tell nothing, and fit no sum."""
+    made = people(2)
+    ends = [one.stage("train") for one in made]
+    first = [end.send(np.ones((2, 2)), [0, 1])[SERVER] for end in ends]
+    again = made[1].stage("train").send(np.ones((2, 2)), [0, 1])[SERVER]
+    assert not np.any(again["h"] == first[1]["h"])
+    with pytest.raises(Forged, match="every party's share"):
+        ends[0].receive(SERVER, relay({0: first[0], 1: again}, [0, 1])[0])
+    other = made[0].stage("measure").send(np.ones((2, 2)), [0, 1])[SERVER]
+    assert not np.any(other["h"] == first[0]["h"])
 
 
 def test_forged_keys_are_refused() -> None:
@@ -135,13 +141,13 @@ def test_forged_keys_are_refused() -> None:
     with pytest.raises(Forged, match="there are 3"):
         one.meet({0: offers[0], 1: offers[1]})
     with pytest.raises(RuntimeError, match="no keys of its peers"):
-        Blind(0, 2, b"r" * 16, directory_of(2)[0]).stage("train").send(1, np.ones(2), [0, 1])
+        Blind(0, 2, b"r" * 16, directory_of(2)[0]).stage("train").send(np.ones(2), [0, 1])
 
 
 def test_numbers_too_large_are_refused_before_they_are_masked() -> None:
     ends = [one.stage("train") for one in people(2)]
     with pytest.raises(UserError, match="too large"):
-        ends[0].send(1, np.full((1, 1), 1e9), [0, 1])
+        ends[0].send(np.full((1, 1), 1e9), [0, 1])
 
 
 @pytest.mark.usefixtures("float64")

@@ -21,6 +21,7 @@ from fedssca.deploy.census import Asked, Census, Facts, as_note, blank, merge, q
 from fedssca.deploy.crew import Away, Crew, Link
 from fedssca.deploy.judge import joint_scores, remote_judge
 from fedssca.deploy.party import fingerprint
+from fedssca.deploy.table import introduce
 from fedssca.errors import UserError
 from fedssca.loop import Runtime
 from fedssca.privacy.setting import noisy
@@ -103,6 +104,7 @@ class Conductor:
         with jax.enable_x64(self._config.run.precision == "float64"):
             census = self._shake_hands()
             job = self._prepare(self._config, census)
+            introduce(self.crew, job, SETTING_UP)
             new = self._everyone("fresh", {"label": self._config.data.label})
             for name, each in zip(self.crew.names, new, strict=True):
                 if each != new[0]:
@@ -129,6 +131,7 @@ class Conductor:
         if self._order.resume and noisy(config.privacy):
             config, again = load_config(self._out), self._sent_again(config)
         first = self._prepare(config, census)
+        introduce(crew, first, SETTING_UP)
 
         def probing(problem: Any, clients: Any, algorithm: Algorithm, seed: int) -> Runtime:
             del problem, clients, seed

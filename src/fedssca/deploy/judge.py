@@ -15,7 +15,8 @@ from fedssca.build import Job
 from fedssca.client import for_party
 from fedssca.data import Columns, Rows
 from fedssca.deploy.crew import Crew
-from fedssca.deploy.stages import algorithm_of, phases_of, shapes_of, speaker_of
+from fedssca.deploy.stages import algorithm_of, shapes_of, speaker_of
+from fedssca.deploy.table import Table
 from fedssca.metrics import CHUNK, Evaluator, Sums, judge_of
 from fedssca.problem import Array
 from fedssca.runtime.nvflare import Deployed
@@ -69,9 +70,10 @@ class _Columns:
 
     def __init__(self, crew: Crew, job: Job, held: int) -> None:
         assert isinstance(job.clients, Columns)
-        self._crew, self._job, self._held = crew, job, held
+        self._job, self._held = job, held
         self.total = job.clients.total
         self._slopes = Deployed(crew, "slope", job, algorithm_of("slope", job))
+        self._table = Table(crew, "measure", job)
         self._serial = count(1)
 
     def sums(self, w: Array) -> Sums:
@@ -91,35 +93,32 @@ class _Columns:
 
     def _chunk(self, w: Array, rows: np.ndarray, test: int) -> Any:
         part = {"test": np.asarray(test, np.int32)}
-        return _together(self._crew, self._job, "measure", w, rows, next(self._serial), part)
+        return _together(self._table, self._job, w, rows, next(self._serial), part)
 
 
 def joint_scores(crew: Crew, job: Job, w: Array, rows: int) -> np.ndarray:
     """Scores of new rows that parties hold together, as the one who speaks for all adds them."""
+    table = Table(crew, "predict", job)
     parts = [
-        _together(crew, job, "predict", w, chunk, serial, {})["scores"]
+        _together(table, job, w, chunk, serial, {})["scores"]
         for serial, chunk in enumerate(_chunks(rows), 1)
     ]
     return np.concatenate(parts)
 
 
 def _together(
-    crew: Crew, job: Job, name: str, w: Array, rows: np.ndarray, serial: int, more: dict[str, Any]
+    table: Table, job: Job, w: Array, rows: np.ndarray, serial: int, more: dict[str, Any]
 ) -> Any:
     """One exchange on a chunk of rows; what the party that speaks for all answers."""
     split = job.problem.vertical
     point = jax.device_get(Request(jnp.asarray(serial, jnp.int32), w))
     assert split is not None
     assert isinstance(job.clients, Columns)
-    asked: dict[int, Any] = {
+    asked = {
         number: for_party(split, number, point, rows) | more for number in range(job.clients.count)
     }
-    due = [shapes_of(name, job, number).answer for number in asked]
-    for phase in phases_of(name, job.clients):
-        answer: list[Any] = due if phase == "reply" else [()] * len(due)
-        found = crew.call(f"{name}/{phase}", serial, asked, answer.__getitem__)
-        crew.all_or_away(asked, found, serial)
-        asked = dict.fromkeys(asked, ())
+    for phase in table.phases:
+        found = table.phase(phase, serial, asked)
     return found[speaker_of(job.clients)]
 
 

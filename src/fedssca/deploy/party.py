@@ -2,6 +2,8 @@
 
 facts     what the site says of its data
 prepare   the problem, built here as at the server; its fingerprint goes back
+offer     where the h_i are hidden: this run's public key, signed with the site's certificate
+meet      the keys of all peers, by way of the server; forged ones are refused
 fresh     how many new rows there are to predict
 <stage>/<phase>   a phase of a round; letters to peers leave through `post`
 """
@@ -11,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -22,11 +24,16 @@ from fedssca.config import parse, render
 from fedssca.data import Columns
 from fedssca.deploy.census import Census, blank
 from fedssca.deploy.holding import Holding
+from fedssca.deploy.identity import Known
 from fedssca.deploy.sheet import Source, fresh_rows, read_sheet
-from fedssca.deploy.stages import STAGES, Stage, phases_of, shapes_of, stage
+from fedssca.deploy.stages import PASSED, STAGES, Stage, blind, phases_of, shapes_of, stage
 from fedssca.errors import UserError
+from fedssca.exchange import Exchange
 from fedssca.privacy.noise import Secret
 from fedssca.wire import Letter, WireError, arrays_of, decode, encode, note, read_note, tree_of
+
+if TYPE_CHECKING:
+    from fedssca.privacy.blind import Blind
 
 __all__ = ["Party", "Post", "Unreached", "fingerprint"]
 
@@ -45,8 +52,10 @@ class Unreached(RuntimeError):
 class Party:
     """One site of one job. Letters of one phase come one at a time; peers' at any time."""
 
-    def __init__(self, name: str, source: Source, secure: bool) -> None:
-        self._name, self._source, self._secure = name, source, secure
+    def __init__(self, name: str, source: Source, secure: bool, known: Known) -> None:
+        """`known`: who this site is to its peers."""
+        self._name, self._source, self._secure, self._known = name, source, secure, known
+        self._blind: Blind | None = None
         self._run = b""
         self._holding: Holding | None = None
         self._census: Census | None = None
@@ -66,7 +75,7 @@ class Party:
             letter = decode(data)
             with self._lock, _precision(self._job):
                 arrays = self._answer(letter, post)
-        except (UserError, WireError, RuntimeError) as error:
+        except (UserError, ValueError, RuntimeError) as error:
             said = {"message": " ".join(str(error).split())[:500]}
             if isinstance(error, Unreached):
                 said["peer"] = error.peer
@@ -88,13 +97,15 @@ class Party:
     def _answer(self, letter: Letter, post: Post) -> dict[str, np.ndarray]:
         if letter.kind == "facts":
             asked = read_note(letter)
-            self._run, self._parts = letter.run, None
+            self._run, self._parts, self._blind = letter.run, None, None
             self._holding = Holding(read_sheet(self._source, asked["label"]), asked)
             return note(self._holding.facts(self._secure))
         if letter.run != self._run:
             raise WireError(f"a letter of another run came to {self._name}")
         if letter.kind == "prepare":
             return note(self._prepare(read_note(letter)))
+        if letter.kind in ("offer", "meet"):
+            return self._agree(letter)
         if letter.kind == "fresh":
             if self._holding is None or self._census is None:
                 raise WireError("fresh came before prepare")
@@ -117,6 +128,28 @@ class Party:
                 raise UserError("without certificates parties with columns do not run")
             return {"fingerprint": fingerprint(self._job, self._census)}
 
+    def _agree(self, letter: Letter) -> dict[str, np.ndarray]:
+        """Keys with all peers, for an exchange that hides the h_i."""
+        if self._census is None:
+            raise WireError(f"{letter.kind} came before prepare")
+        names = self._census.names
+        if letter.kind == "offer":
+            from fedssca.privacy.blind import Blind
+
+            own = names.index(self._name)
+            self._blind = Blind(own, len(names), self._run, self._known(names))
+            self._stages = {}
+            return self._blind.offer()
+        if self._blind is None:
+            raise WireError("meet came before offer")
+        offers = {
+            i: {"key": letter.arrays[f"key {i}"], "signature": letter.arrays[f"signature {i}"]}
+            for i in range(len(names))
+            if {f"key {i}", f"signature {i}"} <= letter.arrays.keys()
+        }
+        self._blind.meet(offers)
+        return {}
+
     def _phase(self, letter: Letter, post: Post) -> dict[str, np.ndarray]:
         name, _, phase = letter.kind.partition("/")
         job, census = self._job, self._census
@@ -128,8 +161,9 @@ class Party:
         number, key = census.names.index(self._name), (name, letter.round)
         if name not in self._stages:
             due = shapes_of(name, job, number).asked
-            one = stage(name, job, number, *self._parts, self._new, self._veil)
-            self._stages[name] = one, due
+            parts = (*self._parts, self._new)
+            exchange = self._exchange(name, job)
+            self._stages[name] = stage(name, job, number, *parts, self._veil, exchange), due
         one, due = self._stages[name]
         if phase == phases[0]:
             with self._mail:
@@ -145,6 +179,8 @@ class Party:
                 letters = self._early.pop((before, letter.round), {})
             for sender, payload in letters.items():
                 one.receive(sender, payload)
+            if letter.arrays:
+                one.receive(SERVER, tree_of(PASSED, letter.arrays))
         out = one.handle(phase, self._asked[2])
         mine = out.pop(SERVER, None)
         if out:
@@ -156,6 +192,13 @@ class Party:
                 0.8 * job.config.deploy.timeout,  # before the server loses patience with us
             )
         return {} if mine is None else arrays_of(mine)
+
+    def _exchange(self, name: str, job: Job) -> Exchange | None:
+        if not blind(job):
+            return None
+        if self._blind is None:
+            raise WireError("the parties' h are to be hidden: their keys come first")
+        return self._blind.stage(name)
 
     def _check_indices(self, name: str, asked: Any) -> None:
         if not isinstance(asked, dict) or "indices" not in asked or self._parts is None:

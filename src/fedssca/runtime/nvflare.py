@@ -22,6 +22,7 @@ from fedssca.client import for_party
 from fedssca.data import Columns, Rows
 from fedssca.deploy.crew import Answer, Crew
 from fedssca.deploy.stages import phases_of, shapes_of
+from fedssca.deploy.table import Table
 from fedssca.loop import one_round
 from fedssca.sampling import batch_indices
 
@@ -48,6 +49,7 @@ class Deployed:
         self.aggregator = plain_sum if split is None else blocks(split)
         if isinstance(job.clients, Columns):
             self.aggregator = self.aggregator._replace(decode=jax.jit(self.aggregator.decode))
+            self._table = Table(crew, stage, job)
         server, size = np.zeros(1, np.int32), np.array([job.clients.total])
         seed = job.config.run.seed
         self._indices = jax.jit(lambda t: batch_indices(seed, t, server, size, algorithm.batch)[0])
@@ -108,22 +110,14 @@ class Deployed:
 
     def _columns(self, phase: str, request: Request, index: Any) -> Sequence[Any]:
         """Parties with columns: the first phase brings each its block, the rest goes by round."""
-        crew, split = self._crew, self._job.problem.vertical
+        split = self._job.problem.vertical
         assert split is not None
-        t = int(request.round)
-        asked: dict[int, Any] = dict.fromkeys(range(len(crew.names)), ())
+        asked, everyone = {}, range(self._job.clients.count)
         if phase == self.phases[0]:
             here, rows = jax.device_get(request), np.asarray(index)
-            asked = {number: for_party(split, number, here, rows) for number in asked}
-        last = phase == self.phases[-1]
-        found = crew.call(
-            f"{self._stage}/{phase}",
-            t,
-            asked,
-            lambda number: self._shapes(number).answer if last else (),
-        )
-        crew.all_or_away(asked, found, t)
-        return [found[number] for number in range(len(crew.names))] if last else []
+            asked = {number: for_party(split, number, here, rows) for number in everyone}
+        found = self._table.phase(phase, int(request.round), asked)
+        return [found[number] for number in everyone] if phase == self.phases[-1] else []
 
 
 def _silence(like: Any) -> Any:
