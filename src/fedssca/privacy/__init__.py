@@ -6,6 +6,10 @@ shamir       a secret in shares, of which so many give it back
 graph        who shares masks with whom
 masked       the secure sum, both halves: the server sees sums only
 encrypted    the homomorphic sum, both halves: the server adds ciphertexts
+clip         no sample, or no client, counts for more than a bound
+noise        Gaussian noise on what is sent, and where it comes from
+accountant   what is spent of privacy: epsilon
+setting      clipping and noise as a config asks for them
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def _check(
         if noise_multiplier or epsilon:
             warnings.warn(
                 "privacy: noise hides samples from the server only; the h_i that parties exchange "
-                "carry none, and peers see them",
+                "carry none, and peers see them (with secure_sum: their sum)",
                 stacklevel=4,
             )
 
