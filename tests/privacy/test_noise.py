@@ -238,7 +238,7 @@ def job(*settings: str) -> Any:
     [
         ["data.split=feature", "data.clients=2", "run.runtime=local"],
         ["privacy.unit=client", "algorithm.local_steps=2", "privacy.secure_sum=true"],
-        ["data.clients=2", "algorithm.cohort=1", "run.runtime=local"],
+        ["algorithm.cohort=2"],
     ],
 )
 def test_every_way_to_train_spends_what_it_may(settings: list[str]) -> None:
