@@ -23,6 +23,7 @@ from fedssca.compiled import remember
 from fedssca.config import Config, nearest, parse, read
 from fedssca.deploy.command import app as deploy_app
 from fedssca.errors import UserError
+from fedssca.privacy.psi_command import psi
 from fedssca.reproduce.command import reproduce
 
 app = typer.Typer(
@@ -247,6 +248,9 @@ app.command(epilog="Example: fedssca reproduce fig1a fig1b --runs 10")(reproduce
 
 
 app.command(epilog="Example: fedssca bench --only limit --json")(bench)
+
+
+app.command(epilog="Example: fedssca psi clinic.csv lab.csv --id patient --out aligned")(psi)
 
 
 @data_app.command("get", epilog="Example: fedssca data get mnist")

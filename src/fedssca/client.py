@@ -76,11 +76,6 @@ class RowClient:
         del phase
         return {SERVER: self._hide(self._reply(self._rows, request), request)}
 
-    def silence(self, request: Request) -> Message:
-        """What a round adds up to in which nobody answers: nothing, in the shape of a message."""
-        shapes = jax.eval_shape(self._reply, self._rows, request._replace(turnout=()))
-        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-
 
 class ColumnClient:
     """Holds one party's columns; labels and the like too, unless one other party keeps them."""

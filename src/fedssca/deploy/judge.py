@@ -16,6 +16,7 @@ from fedssca.client import for_party
 from fedssca.data import Columns, Rows
 from fedssca.deploy.crew import Crew
 from fedssca.deploy.stages import algorithm_of, shapes_of, speaker_of
+from fedssca.deploy.sums import SiteSums
 from fedssca.deploy.table import Table
 from fedssca.metrics import CHUNK, Evaluator, Sums, judge_of
 from fedssca.problem import Array
@@ -24,13 +25,13 @@ from fedssca.runtime.nvflare import Deployed
 __all__ = ["joint_scores", "remote_judge"]
 
 
-def remote_judge(crew: Crew, job: Job, held: int) -> Evaluator:
+def remote_judge(crew: Crew, job: Job, held: int, sums: SiteSums) -> Evaluator:
     """An `Evaluator` whose rows are at the sites; `held`: test rows where all hold columns.
 
     Of sites that have gone nothing is added, and their rows do not count: the row says how many
     sites it is about.
     """
-    asker = _Rows(crew, job) if isinstance(job.clients, Rows) else _Columns(crew, job, held)
+    asker = _Rows(crew, job, sums) if isinstance(job.clients, Rows) else _Columns(crew, job, held)
     judge = judge_of(job.problem, job.clients, lambda: asker.total, asker.sums, asker.slopes)
     return judge._replace(row=lambda w: judge.row(w) | {"sites": len(crew.live)})
 
@@ -38,8 +39,9 @@ def remote_judge(crew: Crew, job: Job, held: int) -> Evaluator:
 class _Rows:
     """Sites that hold rows: one letter each."""
 
-    def __init__(self, crew: Crew, job: Job) -> None:
+    def __init__(self, crew: Crew, job: Job, sums: SiteSums) -> None:
         assert isinstance(job.clients, Rows)
+        self._gather = sums.gather
         self._crew, self._sizes, self.total = crew, job.clients.sizes, job.clients.total
         self._due = {name: shapes_of(name, job, 0).answer for name in ("measure", "slope")}
         self._serial = count(1)
@@ -55,14 +57,16 @@ class _Rows:
 
     def _all(self, name: str, w: Array) -> Any:
         crew, serial = self._crew, next(self._serial)
-        asked = {"w": np.asarray(w)}
-        found = crew.call(
-            f"{name}/reply", serial, dict.fromkeys(crew.live, asked), lambda _: self._due[name]
+        found = self._gather(
+            name,
+            serial,
+            {"w": np.asarray(w)},
+            list(crew.live),
+            self._due[name],
+            double=True,
         )
-        if not found:
-            crew.all_or_away(crew.live, found, serial)
-        self.total = sum(self._sizes[number] for number in found)
-        return _added(list(found.values()))
+        self.total = sum(self._sizes[number] for number in found.who)
+        return found.total
 
 
 class _Columns:

@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedssca.aggregate import blocks, plain_sum
@@ -22,6 +21,7 @@ from fedssca.client import for_party
 from fedssca.data import Columns, Rows
 from fedssca.deploy.crew import Answer, Crew
 from fedssca.deploy.stages import phases_of, shapes_of
+from fedssca.deploy.sums import SiteSums
 from fedssca.deploy.table import Table
 from fedssca.loop import one_round
 from fedssca.sampling import batch_indices
@@ -39,8 +39,13 @@ class Deployed:
         job: Job,
         algorithm: Algorithm,
         record: Callable[[int, float, Crew, float], None] | None = None,
+        sums: SiteSums | None = None,
     ) -> None:
-        """`job` as the sites know it; `record` sees (round, seconds, crew, share of the rows)."""
+        """`job` as the sites know it; `record` sees (round, seconds, crew, share of the rows).
+
+        `sums` adds up for sites that hold rows.
+        """
+        self._sums = sums
         self._crew, self._stage, self._job, self._record = crew, stage, job, record
         self._algorithm = algorithm._replace(update=jax.jit(algorithm.update))
         self.phases = phases_of(stage, job.clients)
@@ -80,33 +85,24 @@ class Deployed:
         return self.aggregator.decode(request, payloads)
 
     def _rows(self, phase: str, request: Request) -> Sequence[Any]:
-        crew, clients = self._crew, self._job.clients
+        clients = self._job.clients
         assert isinstance(clients, Rows)
         asked = list(range(clients.count))
         if request.turnout:
             pairs = zip(*(np.asarray(part).tolist() for part in request.turnout), strict=True)
             asked = [number for number, answers in pairs if answers]
+        assert self._sums is not None
         published = jax.device_get(request._replace(turnout=()))
-        found = crew.call(
-            f"{self._stage}/{phase}",
-            int(request.round),
-            dict.fromkeys(asked, published),
-            lambda number: self._shapes(number).answer,
+        found = self._sums.gather(
+            self._stage, int(request.round), published, asked, self._shapes(0).answer
         )
-        if not found:
-            crew.all_or_away(asked, found, int(request.round))
-        present = sum(clients.sizes[number] for number in found)
+        present = sum(clients.sizes[number] for number in found.who)
         due = sum(clients.sizes[number] for number in asked)
         self._share = present / due if due else 1.0
-        if not found:
-            return [_silence(self._shapes(0).answer)]
-        if present == due:
-            return [found[number] for number in asked]
-        return [
-            jax.tree.map(lambda leaf: leaf * np.asarray(due / present, leaf.dtype), found[number])
-            for number in asked
-            if number in found
-        ]
+        if present in (0, due):
+            return [found.total]
+        scale = due / present
+        return [jax.tree.map(lambda leaf: leaf * np.asarray(scale, leaf.dtype), found.total)]
 
     def _columns(self, phase: str, request: Request, index: Any) -> Sequence[Any]:
         """Parties with columns: the first phase brings each its block, the rest goes by round."""
@@ -118,10 +114,6 @@ class Deployed:
             asked = {number: for_party(split, number, here, rows) for number in everyone}
         found = self._table.phase(phase, int(request.round), asked)
         return [found[number] for number in everyone] if phase == self.phases[-1] else []
-
-
-def _silence(like: Any) -> Any:
-    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
 
 
 class CollabLink:
