@@ -12,6 +12,7 @@ import pytest
 
 from fedssca.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.build import build
+from fedssca.calibrate import probe
 from fedssca.client import RowClient
 from fedssca.config import Config, parse
 from fedssca.data.split import Columns, Rows
@@ -169,6 +170,12 @@ def test_a_cohort_is_counted_not_guessed() -> None:
         ] += 1
     assert ledger.count(30) == asked.max() < 30
     assert ledger.rate == 1
+    probing = participation(probe(made, B), clients=6, cohort=2, seed=1)
+    alike = private(
+        probing, made, parties, clip=1.0, unit="client", noise_multiplier=4.0, rounds=31, seed=1
+    )
+    assert alike.noise is not None
+    assert alike.noise.ledger == ledger  # the same noise for probes, whatever rounds they name
     assert ledger.report(30)["epsilon_outside"] > 0
 
 

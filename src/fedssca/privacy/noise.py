@@ -37,6 +37,7 @@ import numpy as np
 from fedssca.algorithm import Algorithm, Message, Noise, Request
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
+from fedssca.participation import asked_in
 from fedssca.privacy.accountant import ASSUMPTION, Ledger, busiest, multiplier
 from fedssca.privacy.clip import per_client, per_sample
 from fedssca.problem import Array, Problem
@@ -83,7 +84,7 @@ def private(
     made = _clipped(algorithm, problem, clients, unit, bounds)
     if not noise_multiplier and not epsilon:
         return made
-    rate, seen, uses = _takes_part(algorithm, problem, clients, unit, rounds, seed)
+    rate, seen, uses = _takes_part(algorithm, clients, unit, rounds, seed)
     most = probes + (rounds - 1 if uses is None else uses[-1])
     sigma = noise_multiplier or multiplier(epsilon, delta, rate, most)
     sizes = clients.sizes if isinstance(clients, Rows) else (clients.total,)
@@ -166,12 +167,7 @@ def _check(
 
 
 def _takes_part(
-    algorithm: Algorithm,
-    problem: Problem,
-    clients: Rows | Columns,
-    unit: str,
-    rounds: int,
-    seed: int,
+    algorithm: Algorithm, clients: Rows | Columns, unit: str, rounds: int, seed: int
 ) -> tuple[float, float, tuple[int, ...] | None]:
     """How likely a unit is in a round: for the server, for others; and the busiest one's rounds.
 
@@ -188,13 +184,9 @@ def _takes_part(
     part = 1.0 if unit == "client" else algorithm.batch / min(clients.sizes)
     if algorithm.cohort is None:
         return part, part, None
-    state = algorithm.init(problem.start)
-    asked = _count(
-        lambda t: algorithm.request(state._replace(round=t - 1)).turnout.asked,
-        rounds,
-        clients.count,
-    )
-    return part, part * algorithm.cohort.size / clients.count, asked
+    cohort = algorithm.cohort
+    asked = _count(lambda t: asked_in(t, cohort, seed), rounds, clients.count)
+    return part, part * cohort.size / clients.count, asked
 
 
 def _count(members: Callable[[Array], Array], rounds: int, total: int) -> tuple[int, ...]:
