@@ -144,6 +144,11 @@ class Party:
             raise WireError("prepare came before facts")
         self._census = Census(**told["census"])
         config = parse(told["config"], source="the run's config")
+        if self._source.hidden and not (config.privacy.secure_sum or config.privacy.homomorphic):
+            raise UserError(
+                "this site takes part in hidden sums only (hidden in its site.toml): set "
+                "privacy.secure_sum = true in the run"
+            )
         with jax.enable_x64(config.run.precision == "float64"):
             self._job, self._stages = plan(config, *blank(self._census, config)), {}
             if self._parts is None:

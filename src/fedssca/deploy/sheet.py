@@ -44,6 +44,8 @@ class Source:
     """New rows for `deploy predict`: a file like `path`, without labels."""
     order: str = ""
     """Where all hold columns: a folder for rows.csv, test.csv, new.csv, the rows that count."""
+    hidden: bool = False
+    """Take part only in runs that hide this site's messages (privacy.secure_sum, homomorphic)."""
 
 
 class Sheet(NamedTuple):
