@@ -24,7 +24,13 @@ from fedssca.loop import Runtime
 from fedssca.models import classifier, linear, mlp
 from fedssca.participation import participation
 from fedssca.privacy.setting import check_amounts, hidden, loudness
-from fedssca.privacy.wiring import hides_sums, simulated
+from fedssca.privacy.wiring import (
+    check_columns,
+    hides_columns,
+    hides_sums,
+    simulated,
+    simulated_exchange,
+)
 from fedssca.problem import Problem
 from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.check import check_fit
@@ -79,15 +85,17 @@ Engine = Callable[[Problem, Rows | Columns, Algorithm, int], Runtime]
 
 
 def engine_of(config: cfg.Config) -> Engine:
-    """The runtime that a config names; where sums are hidden, the one that moves real messages."""
-    if not hides_sums(config):
-        made: Engine = RUNTIMES[config.run.runtime]
-        return made
+    """The runtime that a config names; where something is hidden, the one that moves messages."""
 
-    def hidden(p: Problem, clients: Rows | Columns, algorithm: Algorithm, seed: int) -> Runtime:
-        return Local(p, clients, algorithm, seed, sums=simulated(config, clients.count))
+    def made(p: Problem, clients: Rows | Columns, algorithm: Algorithm, seed: int) -> Runtime:
+        if not hides_sums(config) and not hides_columns(config, p):
+            runtime: Runtime = RUNTIMES[config.run.runtime](p, clients, algorithm, seed)
+            return runtime
+        sums = simulated(config, clients.count)
+        exchange = simulated_exchange(config, p, clients)
+        return Local(p, clients, algorithm, seed, sums=sums, exchange=exchange)
 
-    return hidden
+    return made
 
 
 def build(
@@ -133,8 +141,10 @@ def _job(config: cfg.Config, dataset: Dataset, clients: Rows | Columns, problem:
     algorithm = _in_cohorts(config, clients, _algorithm(config, problem))
     check_fit(problem, clients, algorithm)
     algorithm = hidden(config, problem, clients, algorithm, config.algorithm.probes)
-    if isinstance(clients, Columns) and clients.collection == "open":
-        _warn_open(problem)
+    if isinstance(clients, Columns):
+        check_columns(config, problem, clients)
+        if clients.collection == "open":
+            _warn_open(problem)
     return Job(config, dataset, clients, problem, algorithm)
 
 

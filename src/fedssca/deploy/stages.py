@@ -30,6 +30,7 @@ from fedssca.errors import UserError
 from fedssca.exchange import Exchange, Pairwise
 from fedssca.metrics import CHUNK, added, everything, full_passes, held_out, shapes
 from fedssca.privacy.noise import Secret
+from fedssca.privacy.wiring import hides_columns
 from fedssca.problem import Array, Batch, Problem, Terms
 from fedssca.sampling import batch_indices
 from fedssca.surrogate import gradients
@@ -76,8 +77,7 @@ PASSED = {
 
 def blind(job: Job) -> bool:
     """The parties hide their h_i: only the sum reaches those who need it."""
-    split = job.problem.vertical
-    return job.config.privacy.secure_sum and split is not None and split.additive
+    return hides_columns(job.config, job.problem)
 
 
 def slopes(problem: Problem, rows: int) -> Algorithm:
