@@ -20,6 +20,7 @@ from fedssca.errors import UserError
 from fedssca.models import classifier, mlp
 from fedssca.participation import participation
 from fedssca.privacy.noise import QUIET, Secret, entropy_normal, private, simulated, veiled
+from fedssca.privacy.setting import survivors
 from fedssca.problem import Array, Batch, Problem, Terms
 from fedssca.runner import execute, train
 from fedssca.runtime.fused import Fused
@@ -276,3 +277,14 @@ def test_what_cannot_be_is_said(settings: list[str], said: str) -> None:
 def test_peers_are_not_covered() -> None:
     with pytest.warns(UserWarning, match="peers see them"):
         job("data.split=feature", "data.clients=2")
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("clients", [2, 3, 10, 100])
+def test_the_smallest_sum_is_that_of_the_secure_sum(clients: int, threshold: float) -> None:
+    pytest.importorskip("cryptography")
+    from fedssca.privacy.graph import Rules
+
+    config = parse(SMALL, ["privacy.secure_sum=true", f"privacy.threshold={threshold}"])
+    assert survivors(config, clients) == Rules(b"", clients, 0, threshold).least
+    assert survivors(parse(SMALL, ["privacy.homomorphic=true"]), clients) == 0

@@ -13,7 +13,7 @@ from fedssca.errors import UserError
 from fedssca.privacy.noise import private
 from fedssca.problem import Problem
 
-__all__ = ["check_amounts", "hidden", "loudness", "noisy"]
+__all__ = ["check_amounts", "hidden", "loudness", "noisy", "survivors"]
 
 
 def check_amounts(said: Privacy) -> None:
@@ -41,6 +41,17 @@ def loudness(algorithm: Algorithm, clients: Rows | Columns) -> float:
     return float(algorithm.noise.vector * np.sqrt(more * np.sum(np.square(each))))
 
 
+def survivors(config: Config, clients: int) -> int:
+    """Clients in the smallest sum that can be opened; 0: messages are seen one by one.
+
+    As in `graph.Rules.least`, to which every client holds the server. An encrypted sum may be
+    opened with one client in it: there each adds the noise of a message that is seen.
+    """
+    said, asked = config.privacy, config.algorithm.cohort or clients
+    least = max(2, math.ceil((said.threshold or 2 / 3) * asked - 1e-9))
+    return least if said.secure_sum else 0
+
+
 def hidden(
     config: Config,
     problem: Problem,
@@ -55,9 +66,6 @@ def hidden(
     said = config.privacy
     if not said.clip and not noisy(said):
         return algorithm
-    asked = config.algorithm.cohort or clients.count
-    # Nothing bounds how few ciphertexts a key holder opens: there everybody adds all the noise.
-    sums_only = said.secure_sum
     return private(
         algorithm,
         problem,
@@ -71,5 +79,5 @@ def hidden(
         rounds=config.algorithm.rounds,
         seed=config.run.seed,
         probes=probes,
-        survivors=math.ceil((said.threshold or 2 / 3) * asked - 1e-9) if sums_only else 0,
+        survivors=survivors(config, clients.count),
     )
