@@ -16,7 +16,7 @@ from fedssca.client import for_party
 from fedssca.data import Columns, Rows
 from fedssca.deploy.crew import Crew
 from fedssca.deploy.stages import algorithm_of, phases_of, shapes_of, speaker_of
-from fedssca.metrics import CHUNK, Evaluator, Sums, judge_of
+from fedssca.metrics import CHUNK, Evaluator, Sums, judge_of, mean_cost
 from fedssca.problem import Array
 from fedssca.runtime.nvflare import Deployed
 
@@ -31,7 +31,10 @@ def remote_judge(crew: Crew, job: Job, held: int) -> Evaluator:
     """
     asker = _Rows(crew, job) if isinstance(job.clients, Rows) else _Columns(crew, job, held)
     judge = judge_of(job.problem, job.clients, lambda: asker.total, asker.sums, asker.slopes)
-    return judge._replace(row=lambda w: judge.row(w) | {"sites": len(crew.live)})
+    return judge._replace(
+        row=lambda w: judge.row(w) | {"sites": len(crew.live)},
+        losses=asker.losses if isinstance(asker, _Rows) else None,
+    )
 
 
 class _Rows:
@@ -52,7 +55,16 @@ class _Rows:
         """Gradients of all terms."""
         return np.asarray(self._all("slope", w)["slopes"])
 
+    def losses(self, w: Array) -> list[float | None]:
+        """Each site's own mean cost: from the letters that every evaluation brings anyway."""
+        found = self._each("measure", w)
+        own = {site: mean_cost(np.asarray(said[0][1]["cost"][0])) for site, said in found.items()}
+        return [own.get(site) for site in range(len(self._sizes))]
+
     def _all(self, name: str, w: Array) -> Any:
+        return _added(list(self._each(name, w).values()))
+
+    def _each(self, name: str, w: Array) -> dict[int, Any]:
         crew, serial = self._crew, next(self._serial)
         asked = {"w": np.asarray(w)}
         found = crew.call(
@@ -61,7 +73,7 @@ class _Rows:
         if not found:
             crew.all_or_away(crew.live, found, serial)
         self.total = sum(self._sizes[number] for number in found)
-        return _added(list(found.values()))
+        return found
 
 
 class _Columns:
