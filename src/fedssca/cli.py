@@ -23,6 +23,7 @@ from fedssca.compiled import remember
 from fedssca.config import Config, nearest, parse, read
 from fedssca.deploy.command import app as deploy_app
 from fedssca.errors import UserError
+from fedssca.report.command import report
 from fedssca.reproduce.command import reproduce
 
 app = typer.Typer(
@@ -246,6 +247,9 @@ app.command(epilog="Example: fedssca reproduce fig1a fig1b --runs 10")(reproduce
 
 
 app.command(epilog="Example: fedssca bench --only limit --json")(bench)
+
+
+app.command(epilog="Example: fedssca report runs/first runs/second -o report.html")(report)
 
 
 @data_app.command("get", epilog="Example: fedssca data get mnist")

@@ -45,6 +45,7 @@ def gather(path: Path, points: int = 2000, name: str | None = None) -> Row:
         "every": every,
         "result": _plain(result),
         "sites": _sites(path),
+        "site_names": [str(name) for name in _list(_json(path, "census.json", said) or {}, "names")],
         "events": [_plain(event) for event in read_lines(path, "events.jsonl", "event")[-50:]],
         "audit": _plain(_json(path, "audit.json", said)),
         "audit_picture": _picture(path, "audit.png"),
