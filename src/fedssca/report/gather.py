@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["columns", "facts_of", "gather", "going", "inside", "read_lines", "thin"]
+__all__ = ["columns", "gather", "going", "inside", "limits_of", "read_lines", "read_row", "thin"]
 
 Row = dict[str, Any]
 MOST = 12
@@ -28,12 +28,17 @@ PICTURE = 4_000_000
 """Bytes of the largest picture that is shown."""
 
 
-def gather(path: Path, points: int = 2000, name: str | None = None) -> Row:
-    """Everything about a run that a page shows; curves of at most `points` points."""
+def gather(
+    path: Path, points: int = 2000, name: str | None = None, rows: Sequence[Row] | None = None
+) -> Row:
+    """Everything about a run that a page shows; curves of at most `points` points.
+
+    `rows` are those of metrics.jsonl if they have been read already.
+    """
     said: list[str] = []
     result = _json(path, "result.json", said)
-    rows = read_lines(path, "metrics.jsonl")
-    limits = facts_of(path, result, rows[-1] if rows else None)
+    rows = read_lines(path, "metrics.jsonl") if rows is None else rows
+    limits = limits_of(path, result, rows[-1] if rows else None)
     shown, every = thin(rows, points)
     return {
         "name": name or path.resolve().name,
@@ -45,7 +50,9 @@ def gather(path: Path, points: int = 2000, name: str | None = None) -> Row:
         "every": every,
         "result": _plain(result),
         "sites": _sites(path),
-        "site_names": [str(name) for name in _list(_json(path, "census.json", said) or {}, "names")],
+        "site_names": [
+            str(name) for name in _list(_json(path, "census.json", said) or {}, "names")
+        ],
         "events": [_plain(event) for event in read_lines(path, "events.jsonl", "event")[-50:]],
         "audit": _plain(_json(path, "audit.json", said)),
         "audit_picture": _picture(path, "audit.png"),
@@ -64,14 +71,20 @@ def going(path: Path) -> bool:
 
 def read_lines(path: Path, name: str, key: str = "round") -> list[Row]:
     """The whole lines of a file that are objects with `key`; half a line is passed over."""
-    out = []
-    with suppress(OSError):
-        for line in inside(path, name).read_text(errors="replace").splitlines():
-            with suppress(ValueError, RecursionError):
-                row = json.loads(line)
-                if isinstance(row, dict) and key in row:
-                    out.append(row)
-    return [row for row in out if key != "round" or _number(row["round"]) is not None]
+    try:
+        lines = inside(path, name).read_bytes().splitlines()
+    except OSError:
+        return []
+    return [row for line in lines if (row := read_row(line, key)) is not None]
+
+
+def read_row(line: bytes, key: str = "round") -> Row | None:
+    """A line as an object with `key`; None if it is anything else."""
+    with suppress(ValueError, RecursionError):
+        row = json.loads(line)
+        if isinstance(row, dict) and key in row:
+            return row if key != "round" or _number(row[key]) is not None else None
+    return None
 
 
 def inside(path: Path, name: str) -> Path:
@@ -82,7 +95,7 @@ def inside(path: Path, name: str) -> Path:
     return file
 
 
-def facts_of(path: Path, result: Row | None, last: Row | None) -> list[Row]:
+def limits_of(path: Path, result: Row | None, last: Row | None) -> list[Row]:
     """Name, limit and number of the constraints to draw: all of few, of many the worst ones."""
     known = result or _json(path, "problem.json", []) or {}
     names = known.get("constraint_names")
