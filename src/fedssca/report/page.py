@@ -20,9 +20,12 @@ from fedssca.report.gather import gather
 
 __all__ = ["SCRIPTS", "STYLES", "Page", "assemble", "report_page", "static"]
 
-SCRIPTS = ("base.js", "scale.js", "chart.js", "save.js", "bars.js", "panels.js", "tables.js")
+SCRIPTS = tuple(
+    f"{name}.js"
+    for name in ["base", "scale", "chart", "save", "card", "bars", "panels", "tables", "details"]
+)
 """What the report and the live page share, in the order in which they build on each other."""
-STYLES = ("base.css",)
+STYLES = ("base.css", "parts.css")
 POINTS = 40_000
 """Points of a curve in a whole report, shared by its runs."""
 ON_DARK = ("#5AB4F0", "#FF8F45", "#2CC796", "#E9A6CD", "#F5B93A", "#F0E442", "#F4F4F4")

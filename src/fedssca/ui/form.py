@@ -40,6 +40,11 @@ KINDS = (
     "client_loss",
     "client_loss_gap",
 )
+RATE, GROUP = ("positive", "sharpness"), ("column", "positive", "sharpness")
+TAKES = dict.fromkeys(("fnr", "fpr", "recall", "precision"), RATE) | dict.fromkeys(
+    ("parity", "opportunity"), GROUP
+)
+"""Keys that a kind of limit has beside kind and limit."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "data.name": NAMES,
     "data.split": ("sample", "feature"),

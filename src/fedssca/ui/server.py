@@ -103,7 +103,7 @@ def list_runs(desk: Desk, request: Request) -> dict[str, Any]:
 def blank_form() -> dict[str, Any]:
     """The fields, and the embedded default as a start."""
     text = resources.files("fedssca").joinpath("default.toml").read_text()
-    return {"sections": form.fields(), **_as_values(text), "name": new_name()}
+    return _as_form(text)
 
 
 def new_name() -> str:
@@ -116,7 +116,7 @@ def config_of(desk: Desk, request: Request) -> dict[str, Any]:
     path = desk.shelf.path(request.query_params.get("run", ""))
     text = (path / "config.toml").read_text()
     parse(text)
-    return {"sections": form.fields(), **_as_values(text), "name": new_name()}
+    return _as_form(text)
 
 
 def check(desk: Desk, said: dict[str, Any]) -> dict[str, Any]:
@@ -175,9 +175,16 @@ def _filled(said: dict[str, Any]) -> form.Filled:
     return form.Filled(tree, errors | wrong)
 
 
-def _as_values(text: str) -> dict[str, Any]:
+def _as_form(text: str) -> dict[str, Any]:
+    """Fields, and the values of a TOML text for them."""
     values, limits = form.values_of(form.from_toml(text).tree)
-    return {"values": values, "limits": limits}
+    return {
+        "sections": form.fields(),
+        "takes": form.TAKES,
+        "values": values,
+        "limits": limits,
+        "name": new_name(),
+    }
 
 
 async def _said(request: Request) -> dict[str, Any]:

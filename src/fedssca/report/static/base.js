@@ -26,7 +26,8 @@ function dress(node, attributes, children) {
 /** A number as people write it: 4 digits, SI prefixes for bytes, minutes for long times. */
 function show(value, kind = "number", digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  if (kind === "percent") return `${(100 * value).toFixed(digits > 3 ? 2 : 1).replace(/\.0+$/, "")}%`;
+  if (kind === "percent")
+    return `${(100 * value).toFixed(digits > 3 ? 2 : 1).replace(/\.0+$/, "")}%`;
   if (kind === "bytes") return bytes(value, digits);
   if (kind === "seconds") return seconds(value, digits);
   if (kind === "count") return Math.round(value).toLocaleString("en");
@@ -36,7 +37,10 @@ function show(value, kind = "number", digits = 4) {
 function plain(value, digits) {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e6)) {
-    return value.toExponential(Math.max(0, digits - 2)).replace(/\.?0+e/, "e").replace("e+", "e");
+    return value
+      .toExponential(Math.max(0, digits - 2))
+      .replace(/\.?0+e/, "e")
+      .replace("e+", "e");
   }
   const text = value.toPrecision(digits);
   return String(Number(text));
@@ -88,11 +92,18 @@ const Theme = (() => {
     toggle,
     onChange: (listener) => listeners.push(listener),
     palette: () => DATA.palette[dark() ? "dark" : "light"],
-    colour: (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim(),
+    colour: (name) =>
+      getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim(),
     button() {
       const label = () => (dark() ? "Light" : "Dark");
-      const button = el("button", { type: "button", class: "quiet", "aria-label": "Light or dark page", onclick: toggle }, label());
-      listeners.push(() => { button.textContent = label(); });
+      const button = el(
+        "button",
+        { type: "button", class: "quiet", "aria-label": "Light or dark page", onclick: toggle },
+        label(),
+      );
+      listeners.push(() => {
+        button.textContent = label();
+      });
       return button;
     },
   };
@@ -114,6 +125,18 @@ function looks(number) {
 /** A short line as the n-th run is drawn, for legends and tables. */
 function swatch(number) {
   const look = looks(number);
-  const line = svg("line", { x1: 1, y1: 6, x2: 25, y2: 6, stroke: look.colour, "stroke-width": 2.5, "stroke-dasharray": look.dash });
-  return svg("svg", { class: "swatch", viewBox: "0 0 26 12", width: 26, height: 12, "aria-hidden": "true" }, line);
+  const line = svg("line", {
+    x1: 1,
+    y1: 6,
+    x2: 25,
+    y2: 6,
+    stroke: look.colour,
+    "stroke-width": 2.5,
+    "stroke-dasharray": look.dash,
+  });
+  return svg(
+    "svg",
+    { class: "swatch", viewBox: "0 0 26 12", width: 26, height: 12, "aria-hidden": "true" },
+    line,
+  );
 }

@@ -40,20 +40,47 @@ function pointsOf(run, axis, values) {
 
 /** All charts of some runs against an axis: [{key, section, spec}]. */
 function panelsOf(runs, axis, hidden, strong) {
-  const shown = runs.map((run, number) => ({ run, number })).filter(({ run }) => !hidden.has(run.name));
+  const shown = runs
+    .map((run, number) => ({ run, number }))
+    .filter(({ run }) => !hidden.has(run.name));
   const line = ({ run, number }, values, more = {}) => ({
-    name: run.name, number, points: pointsOf(run, more.axis || axis, values),
-    star: null, strong: strong === run.name, faint: Boolean(strong) && strong !== run.name, ...more,
+    name: run.name,
+    number,
+    points: pointsOf(run, more.axis || axis, values),
+    star: null,
+    strong: strong === run.name,
+    faint: Boolean(strong) && strong !== run.name,
+    ...more,
   });
-  const same = runs.some(({ series }) => series.round?.length) && runs.every(({ series }) => (series.objective || []).every((value, k) => value === series.norm_sq?.[k]));
+  const same =
+    runs.some(({ series }) => series.round?.length) &&
+    runs.every(({ series }) =>
+      (series.objective || []).every((value, k) => value === series.norm_sq?.[k]),
+    );
   const panels = [];
   for (const [key, section, title, yLabel, yKind, mayLog] of PLAIN) {
     if (key === "objective" && same) continue;
-    const has = runs.some(({ series }) => series[key]?.some((value) => Number.isFinite(value) && (value !== 0 || key !== "bytes_peer")));
+    const has = runs.some(({ series }) =>
+      series[key]?.some((value) => Number.isFinite(value) && (value !== 0 || key !== "bytes_peer")),
+    );
     if (!has && !["train_cost", "test_accuracy"].includes(key)) continue;
     const own = key === "seconds" ? "round" : axis;
-    const lines = shown.map((each) => line(each, each.run.series[key] || [], { axis: own, star: returned(each.run, key, section) }));
-    panels.push(panel(key, section, key === "norm_sq" && same ? "Norm, the objective" : title, yLabel, yKind, mayLog, own, lines, []));
+    const lines = shown.map((each) =>
+      line(each, each.run.series[key] || [], { axis: own, star: returned(each.run, key, section) }),
+    );
+    panels.push(
+      panel(
+        key,
+        section,
+        key === "norm_sq" && same ? "Norm, the objective" : title,
+        yLabel,
+        yKind,
+        mayLog,
+        own,
+        lines,
+        [],
+      ),
+    );
   }
   panels.push(...limitPanels(runs, shown, axis, line));
   panels.push(...otherPanels(runs, shown, axis, line));
@@ -61,13 +88,29 @@ function panelsOf(runs, axis, hidden, strong) {
 }
 
 function panel(key, section, title, yLabel, yKind, mayLog, axis, lines, limits, note = "") {
-  return { key, section, spec: { title, note, yLabel, yKind, mayLog, xLabel: AXES[axis].label, xKind: AXES[axis].kind, lines, limits } };
+  return {
+    key,
+    section,
+    spec: {
+      title,
+      note,
+      yLabel,
+      yKind,
+      mayLog,
+      xLabel: AXES[axis].label,
+      xKind: AXES[axis].kind,
+      lines,
+      limits,
+    },
+  };
 }
 
 /** What the returned model has, where that is not the last row's. */
 function returned(run, key, section) {
   const value = run.result?.[key];
-  return section === "Training" && Number.isFinite(value) && value !== run.result.last?.[key] ? value : null;
+  return section === "Training" && Number.isFinite(value) && value !== run.result.last?.[key]
+    ? value
+    : null;
 }
 
 /** Every constraint against its limit with what held-out rows say, then the multipliers. */
@@ -82,18 +125,63 @@ function limitPanels(runs, shown, axis, line) {
     const lines = having.map((each) => {
       const { index } = entry(each.run, name);
       const final = each.run.result?.constraints?.[index];
-      const star = Number.isFinite(final) && final !== each.run.result.last?.constraints?.[index] ? final + raise(each.run) : null;
-      return line(each, (each.run.series[`value.${index}`] || []).map((value) => (value === null ? null : value + raise(each.run))), { star });
+      const star =
+        Number.isFinite(final) && final !== each.run.result.last?.constraints?.[index]
+          ? final + raise(each.run)
+          : null;
+      return line(
+        each,
+        (each.run.series[`value.${index}`] || []).map((value) =>
+          value === null ? null : value + raise(each.run),
+        ),
+        { star },
+      );
     });
-    const held = having.length > 6 ? [] : having.filter(({ run }) => run.series[`test_${name}`]).map((each) => line(each, each.run.series[`test_${name}`], { held: true }));
+    const held =
+      having.length > 6
+        ? []
+        : having
+            .filter(({ run }) => run.series[`test_${name}`])
+            .map((each) => line(each, each.run.series[`test_${name}`], { held: true }));
     const limits = known ? [...new Set(having.map(({ run }) => raise(run)))] : [0];
-    out.push(panel(`value ${name}`, "Limits", name, known ? name : "value − limit", "number", true, axis, [...lines, ...held], limits, held.length ? "dotted: held-out rows" : ""));
+    out.push(
+      panel(
+        `value ${name}`,
+        "Limits",
+        name,
+        known ? name : "value − limit",
+        "number",
+        true,
+        axis,
+        [...lines, ...held],
+        limits,
+        held.length ? "dotted: held-out rows" : "",
+      ),
+    );
   }
-  for (const [part, title, label] of [["multiplier", "Multiplier of", "ν"], ["slack", "Slack of", "slack"]]) {
+  for (const [part, title, label] of [
+    ["multiplier", "Multiplier of", "ν"],
+    ["slack", "Slack of", "slack"],
+  ]) {
     for (const name of names) {
-      const lines = shown.filter(({ run }) => entry(run, name)).map((each) => line(each, each.run.series[`${part}.${entry(each.run, name).index}`] || []));
+      const lines = shown
+        .filter(({ run }) => entry(run, name))
+        .map((each) => line(each, each.run.series[`${part}.${entry(each.run, name).index}`] || []));
       const any = lines.some(({ points }) => points.some(([, y]) => y !== 0));
-      if (any || part === "multiplier") out.push(panel(`${part} ${name}`, part === "slack" ? "More curves" : "Multipliers", `${title} ${name}`, label, "number", false, axis, lines, []));
+      if (any || part === "multiplier")
+        out.push(
+          panel(
+            `${part} ${name}`,
+            part === "slack" ? "More curves" : "Multipliers",
+            `${title} ${name}`,
+            label,
+            "number",
+            false,
+            axis,
+            lines,
+            [],
+          ),
+        );
     }
   }
   return out;
@@ -101,9 +189,28 @@ function limitPanels(runs, shown, axis, line) {
 
 /** Whatever else the rows hold. */
 function otherPanels(runs, shown, axis, line) {
-  const taken = new Set(["round", "last", ...PLAIN.map(([key]) => key), ...runs.flatMap((run) => run.constraints.map(({ name }) => `test_${name}`))]);
-  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.series)))].filter((key) => !taken.has(key) && !/^(value|multiplier|slack)\.\d+$/.test(key));
-  return keys.slice(0, 24).map((key) => panel(key, "More curves", key.replaceAll("_", " "), key, /accuracy/.test(key) ? "percent" : "number", true, axis, shown.map((each) => line(each, each.run.series[key] || [])), []));
+  const taken = new Set([
+    "round",
+    "last",
+    ...PLAIN.map(([key]) => key),
+    ...runs.flatMap((run) => run.constraints.map(({ name }) => `test_${name}`)),
+  ]);
+  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.series)))].filter(
+    (key) => !taken.has(key) && !/^(value|multiplier|slack)\.\d+$/.test(key),
+  );
+  return keys.slice(0, 24).map((key) =>
+    panel(
+      key,
+      "More curves",
+      key.replaceAll("_", " "),
+      key,
+      /accuracy/.test(key) ? "percent" : "number",
+      true,
+      axis,
+      shown.map((each) => line(each, each.run.series[key] || [])),
+      [],
+    ),
+  );
 }
 
 /** The charts of runs in sections, with the bar above them: {node, refresh()}. */
@@ -116,13 +223,33 @@ function curvesOf(runs) {
   let strong = null;
   let order = "";
   const choose = Object.entries(AXES).map(([key, { label }]) => {
-    const input = el("input", { type: "radio", name: `axis-${curvesOf.count = (curvesOf.count || 0) + 1}`, value: key, checked: key === axis });
-    input.addEventListener("change", () => { axis = key; refresh(); });
+    const input = el("input", {
+      type: "radio",
+      name: `axis-${(curvesOf.count = (curvesOf.count || 0) + 1)}`,
+      value: key,
+      checked: key === axis,
+    });
+    input.addEventListener("change", () => {
+      axis = key;
+      refresh();
+    });
     return [input, label];
   });
   const group = choose[0][0].name;
-  choose.forEach(([input]) => { input.name = group; });
-  const bar = el("div", { class: "switchboard" }, el("fieldset", { class: "segments" }, el("legend", {}, "Against"), choose.map(([input, label]) => el("label", {}, input, el("span", {}, label)))), legend);
+  choose.forEach(([input]) => {
+    input.name = group;
+  });
+  const bar = el(
+    "div",
+    { class: "switchboard" },
+    el(
+      "fieldset",
+      { class: "segments" },
+      el("legend", {}, "Against"),
+      choose.map(([input, label]) => el("label", {}, input, el("span", {}, label))),
+    ),
+    legend,
+  );
   const node = el("div", { class: "curves" }, bar, body);
 
   function refresh() {
@@ -134,20 +261,54 @@ function curvesOf(runs) {
     }
     if (now !== order) {
       order = now;
-      body.replaceChildren(...SECTIONS.map((section) => sectionOf(section, panels.filter((each) => each.section === section), cards)).filter(Boolean));
+      body.replaceChildren(
+        ...SECTIONS.map((section) =>
+          sectionOf(
+            section,
+            panels.filter((each) => each.section === section),
+            cards,
+          ),
+        ).filter(Boolean),
+      );
     }
-    const footnote = runs.some((run) => run.every > 1) ? runs.filter((run) => run.every > 1).length : 0;
+    const footnote = runs.some((run) => run.every > 1)
+      ? runs.filter((run) => run.every > 1).length
+      : 0;
     body.querySelector(".thinned")?.remove();
-    if (footnote) body.append(el("p", { class: "note thinned" }, `Of ${footnote} long ${footnote === 1 ? "run" : "runs"} only every k-th row is drawn; metrics.jsonl has all of them.`));
+    if (footnote)
+      body.append(
+        el(
+          "p",
+          { class: "note thinned" },
+          `Of ${footnote} long ${footnote === 1 ? "run" : "runs"} only every k-th row is drawn; metrics.jsonl has all of them.`,
+        ),
+      );
   }
   function chips() {
-    legend.replaceChildren(...(runs.length > 24 ? [] : runs.map((run, number) => chip(run, number))));
+    legend.replaceChildren(
+      ...(runs.length > 24 ? [] : runs.map((run, number) => chip(run, number))),
+    );
     legend.hidden = runs.length < 2 || runs.length > 24;
   }
   function chip(run, number) {
-    const button = el("button", { type: "button", class: "chip", "aria-pressed": String(!hidden.has(run.name)), title: run.name }, swatch(number), el("span", {}, run.name));
-    const emphasise = (name) => () => { strong = name; refresh(); };
-    button.addEventListener("click", () => { toggle(run.name); });
+    const button = el(
+      "button",
+      {
+        type: "button",
+        class: "chip",
+        "aria-pressed": String(!hidden.has(run.name)),
+        title: run.name,
+      },
+      swatch(number),
+      el("span", {}, run.name),
+    );
+    const emphasise = (name) => () => {
+      strong = name;
+      refresh();
+    };
+    button.addEventListener("click", () => {
+      toggle(run.name);
+    });
     button.addEventListener("pointerenter", emphasise(run.name));
     button.addEventListener("pointerleave", emphasise(null));
     return button;
@@ -159,16 +320,31 @@ function curvesOf(runs) {
     chips();
     refresh();
   }
-  Theme.onChange(() => { chips(); refresh(); });
+  Theme.onChange(() => {
+    chips();
+    refresh();
+  });
   addEventListener("beforeprint", () => cards.forEach((card) => card.draw()));
   chips();
   refresh();
-  return { node, refresh: () => { chips(); refresh(); }, toggle };
+  return {
+    node,
+    refresh: () => {
+      chips();
+      refresh();
+    },
+    toggle,
+  };
 }
 
 function sectionOf(title, panels, cards) {
   if (!panels.length) return null;
-  const grid = el("div", { class: "grid" }, panels.map(({ key }) => cards.get(key).node));
-  if (title === "More curves" || (title === "Multipliers" && panels.length > MANY)) return el("details", { class: "more" }, el("summary", {}, `${title} (${panels.length})`), grid);
+  const grid = el(
+    "div",
+    { class: "grid" },
+    panels.map(({ key }) => cards.get(key).node),
+  );
+  if (title === "More curves" || (title === "Multipliers" && panels.length > MANY))
+    return el("details", { class: "more" }, el("summary", {}, `${title} (${panels.length})`), grid);
   return el("section", {}, el("h2", {}, title), grid);
 }

@@ -1,7 +1,14 @@
 "use strict";
 // Tables: the runs side by side, what differs between their settings, certificates, audits.
 
-const STATES = { complete: "complete", going: "going", paused: "not finished", starting: "starting", failed: "failed", stopping: "stopping" };
+const STATES = {
+  complete: "complete",
+  going: "going",
+  paused: "not finished",
+  starting: "starting",
+  failed: "failed",
+  stopping: "stopping",
+};
 
 function badge(state) {
   return el("span", { class: `badge ${state}` }, STATES[state] || state);
@@ -13,7 +20,11 @@ function verdict(run) {
   if (!Array.isArray(limits) || !limits.length) return run.result ? "none" : "–";
   const kept = limits.filter((entry) => entry.feasible).length;
   const all = kept === limits.length;
-  return el("span", { class: all ? "good" : "bad" }, `${all ? "✓" : "✗"} ${kept} of ${limits.length}`);
+  return el(
+    "span",
+    { class: all ? "good" : "bad" },
+    `${all ? "✓" : "✗"} ${kept} of ${limits.length}`,
+  );
 }
 
 function lastOf(run, key) {
@@ -26,13 +37,15 @@ function lastOf(run, key) {
 /** Settings that differ between runs: [{key, values, usual}]. */
 function differing(runs) {
   const keys = [...new Set(runs.flatMap((run) => Object.keys(run.settings)))];
-  return keys.map((key) => {
-    const values = runs.map((run) => run.settings[key] ?? null);
-    const counts = new Map();
-    values.forEach((value) => counts.set(value, (counts.get(value) || 0) + 1));
-    const usual = [...counts.entries()].sort((a, b) => b[1] - a[1])[0][0];
-    return { key, values, usual, differ: counts.size > 1 };
-  }).filter(({ differ }) => differ);
+  return keys
+    .map((key) => {
+      const values = runs.map((run) => run.settings[key] ?? null);
+      const counts = new Map();
+      values.forEach((value) => counts.set(value, (counts.get(value) || 0) + 1));
+      const usual = [...counts.entries()].sort((a, b) => b[1] - a[1])[0][0];
+      return { key, values, usual, differ: counts.size > 1 };
+    })
+    .filter(({ differ }) => differ);
 }
 
 const NUMBERS = [
@@ -42,7 +55,15 @@ const NUMBERS = [
   ["test acc.", (run) => lastOf(run, "test_accuracy"), "percent"],
   ["|w|²", (run) => lastOf(run, "norm_sq"), "number"],
   ["KKT residual", (run) => run.result?.kkt_residual ?? null, "number"],
-  ["bytes", (run) => ["bytes_up", "bytes_down", "bytes_peer"].reduce((sum, key) => sum + (lastOf(run, key) || 0), 0), "bytes"],
+  [
+    "bytes",
+    (run) =>
+      ["bytes_up", "bytes_down", "bytes_peer"].reduce(
+        (sum, key) => sum + (lastOf(run, key) || 0),
+        0,
+      ),
+    "bytes",
+  ],
   ["time", (run) => lastOf(run, "seconds"), "seconds"],
 ];
 
@@ -59,41 +80,132 @@ function runsTable(runs, { link = (run) => run.name, toggle = null } = {}) {
     return list;
   };
   function fill() {
-    body.replaceChildren(...ordered().map(({ run, number }) => el("tr", {},
-      toggle ? el("td", { class: "tick" }, tick(run)) : null,
-      el("th", { scope: "row", class: "name" }, el("span", { class: "named" }, swatch(number), el("span", { class: "words" }, link(run)))),
-      el("td", {}, badge(run.state)),
-      el("td", {}, verdict(run)),
-      NUMBERS.map(([, of, kind]) => el("td", { class: "figure" }, show(of(run), kind))),
-      differences.map(({ key, usual }) => el("td", { class: (run.settings[key] ?? null) === usual ? "setting" : "setting differs" }, run.settings[key] ?? "–")))));
+    body.replaceChildren(
+      ...ordered().map(({ run, number }) =>
+        el(
+          "tr",
+          {},
+          toggle ? el("td", { class: "tick" }, tick(run)) : null,
+          el(
+            "th",
+            { scope: "row", class: "name" },
+            el(
+              "span",
+              { class: "named" },
+              swatch(number),
+              el("span", { class: "words" }, link(run)),
+            ),
+          ),
+          el("td", {}, badge(run.state)),
+          el("td", {}, verdict(run)),
+          NUMBERS.map(([, of, kind]) => el("td", { class: "figure" }, show(of(run), kind))),
+          differences.map(({ key, usual }) =>
+            el(
+              "td",
+              { class: (run.settings[key] ?? null) === usual ? "setting" : "setting differs" },
+              run.settings[key] ?? "–",
+            ),
+          ),
+        ),
+      ),
+    );
   }
   function tick(run) {
-    return el("input", { type: "checkbox", checked: shown.has(run.name), "aria-label": `Draw ${run.name}`, onchange: (event) => {
-      if (event.target.checked) shown.add(run.name);
-      else shown.delete(run.name);
-      toggle(run.name, event.target.checked);
-    } });
+    return el("input", {
+      type: "checkbox",
+      checked: shown.has(run.name),
+      "aria-label": `Draw ${run.name}`,
+      onchange: (event) => {
+        if (event.target.checked) shown.add(run.name);
+        else shown.delete(run.name);
+        toggle(run.name, event.target.checked);
+      },
+    });
   }
   function heading(label, of, kind = "") {
     const cell = el("th", { scope: "col", class: kind, "aria-sort": "none" });
-    cell.append(el("button", { type: "button", class: "sort", onclick: () => {
-      down = by === of ? !down : false;
-      by = of;
-      for (const other of cell.parentElement.children) other.setAttribute("aria-sort", "none");
-      cell.setAttribute("aria-sort", down ? "descending" : "ascending");
-      fill();
-    } }, label));
+    cell.append(
+      el(
+        "button",
+        {
+          type: "button",
+          class: "sort",
+          onclick: () => {
+            down = by === of ? !down : false;
+            by = of;
+            for (const other of cell.parentElement.children)
+              other.setAttribute("aria-sort", "none");
+            cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+            fill();
+          },
+        },
+        label,
+      ),
+    );
     return cell;
   }
-  const save = () => download("runs.csv", csv([
-    ["run", "state", "feasible", ...NUMBERS.map(([label]) => label), ...differences.map(({ key }) => key)],
-    ...runs.map((run) => [run.name, run.state, run.result?.feasible ?? "", ...NUMBERS.map(([, of]) => of(run)), ...differences.map(({ key }) => run.settings[key] ?? "")]),
-  ]));
+  const save = () =>
+    download(
+      "runs.csv",
+      csv([
+        [
+          "run",
+          "state",
+          "feasible",
+          ...NUMBERS.map(([label]) => label),
+          ...differences.map(({ key }) => key),
+        ],
+        ...runs.map((run) => [
+          run.name,
+          run.state,
+          run.result?.feasible ?? "",
+          ...NUMBERS.map(([, of]) => of(run)),
+          ...differences.map(({ key }) => run.settings[key] ?? ""),
+        ]),
+      ]),
+    );
   fill();
   Theme.onChange(fill);
-  const head = el("tr", {}, toggle ? el("th", { class: "tick" }, el("span", { class: "hidden" }, "drawn")) : null, heading("run", (run) => run.name, "name"), heading("state", (run) => run.state), heading("limits kept", (run) => (run.result ? Number(Boolean(run.result.feasible)) : null)), NUMBERS.map(([label, of]) => heading(label, of, "figure")), differences.map(({ key }) => heading(key, (run) => run.settings[key] ?? null, "setting")));
-  const words = runs.length > 1 ? (differences.length ? `${differences.length} settings differ; what is unusual among these runs is marked` : "all settings are the same") : "";
-  const node = el("section", { class: "card" }, el("header", {}, el("div", {}, el("h2", {}, runs.length > 1 ? `${runs.length} runs` : "Run"), el("span", { class: "note" }, words)), el("div", { class: "tools" }, el("button", { type: "button", class: "quiet small", onclick: save }, "CSV"))), el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of runs" }, el("table", { class: "runs" }, el("thead", {}, head), body)));
+  const head = el(
+    "tr",
+    {},
+    toggle ? el("th", { class: "tick" }, el("span", { class: "hidden" }, "drawn")) : null,
+    heading("run", (run) => run.name, "name"),
+    heading("state", (run) => run.state),
+    heading("limits kept", (run) => (run.result ? Number(Boolean(run.result.feasible)) : null)),
+    NUMBERS.map(([label, of]) => heading(label, of, "figure")),
+    differences.map(({ key }) => heading(key, (run) => run.settings[key] ?? null, "setting")),
+  );
+  const words =
+    runs.length > 1
+      ? differences.length
+        ? `${differences.length} settings differ; what is unusual among these runs is marked`
+        : "all settings are the same"
+      : "";
+  const node = el(
+    "section",
+    { class: "card" },
+    el(
+      "header",
+      {},
+      el(
+        "div",
+        {},
+        el("h2", {}, runs.length > 1 ? `${runs.length} runs` : "Run"),
+        el("span", { class: "note" }, words),
+      ),
+      el(
+        "div",
+        { class: "tools" },
+        el("button", { type: "button", class: "quiet small", onclick: save }, "CSV"),
+      ),
+    ),
+    el(
+      "div",
+      { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of runs" },
+      el("table", { class: "runs" }, el("thead", {}, head), body),
+    ),
+  );
   return { node, fill };
 }
 
@@ -101,52 +213,4 @@ function compare(a, b) {
   if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
   if (typeof a === "number" && typeof b === "number") return a - b;
   return String(a).localeCompare(String(b), "en", { numeric: true });
-}
-
-/** Value, limit, margin and price of every constraint, and whether the returned model keeps all. */
-function certificateCard(run) {
-  const certificate = run.result?.certificate;
-  if (!certificate || !Array.isArray(certificate.constraints)) return null;
-  const entries = certificate.constraints;
-  const head = ["constraint", "kept", "value", "limit", "margin", "held out", "multiplier", "0.01 more buys"];
-  const rows = entries.map((entry) => [
-    String(entry.name),
-    el("span", { class: entry.feasible ? "good" : "bad" }, entry.feasible ? "✓ kept" : "✗ broken"),
-    show(entry.value), show(entry.limit), show(entry.margin, "number", 3), show(entry.test_rate), show(entry.multiplier, "number", 3), show(entry["relaxing_by_0.01_buys"], "number", 3),
-  ]);
-  const words = entries.length ? (certificate.feasible ? "✓ all limits kept" : "✗ limits broken") : "no limits were set";
-  const place = Number.isFinite(certificate.returned?.round) ? ` · returned model: round ${certificate.returned.round}` : "";
-  return el("section", { class: "card certificate" },
-    el("header", {}, el("div", {}, el("h3", {}, "Certificate"), el("span", { class: `note ${certificate.feasible ? "good" : "bad"}` }, entries.length ? `${words}, on the full training data` : words)), el("div", { class: "tools" }, el("button", { type: "button", class: "quiet small", onclick: () => download("certificate.csv", csv([head, ...entries.map((e) => [e.name, e.feasible, e.value, e.limit, e.margin, e.test_rate, e.multiplier, e["relaxing_by_0.01_buys"]])])) }, "CSV"))),
-    entries.length ? el("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Certificate" }, el("table", {}, el("thead", {}, el("tr", {}, head.map((label, k) => el("th", { scope: "col", class: k > 1 ? "figure" : "" }, label)))), el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((content, k) => (k ? el("td", { class: k > 1 ? "figure" : "" }, content) : el("th", { scope: "row" }, content)))))))) : null,
-    el("p", { class: "note" }, `KKT residual ${show(certificate.kkt_residual)} (0: nothing left to gain)${place}`));
-}
-
-/** Keys and values of anything, nested ones indented. */
-function factsTable(tree, depth = 0) {
-  const entries = Object.entries(tree || {});
-  return el("table", { class: "facts" }, el("tbody", {}, entries.map(([key, value]) => {
-    const nested = value && typeof value === "object" && !(Array.isArray(value) && value.every((item) => typeof item !== "object"));
-    const content = nested && depth < 3 ? factsTable(value, depth + 1) : typeof value === "number" ? show(value, "number", 6) : Array.isArray(value) ? value.slice(0, 100).map((item) => (typeof item === "number" ? show(item) : String(item))).join(", ") : typeof value === "object" ? JSON.stringify(value) : String(value);
-    return el("tr", {}, el("th", { scope: "row" }, key.replaceAll("_", " ")), el("td", {}, content));
-  })));
-}
-
-function auditCard(run) {
-  if (!run.audit && !run.audit_picture) return null;
-  return el("section", { class: "card audit" }, el("header", {}, el("div", {}, el("h3", {}, "Privacy audit"), el("span", { class: "note" }, "what attacks on this run's model found"))), run.audit_picture ? el("img", { src: run.audit_picture, alt: `Audit of ${run.name}` }) : null, run.audit ? el("div", { class: "scroll" }, factsTable(run.audit)) : null);
-}
-
-/** All about one run below its curves: notes, certificate, bars, audit, settings. */
-function detailsOf(run) {
-  const notes = [...(Array.isArray(run.result?.notes) ? run.result.notes : []), ...run.trouble];
-  const events = run.events.map((event) => `round ${event.round}: ${event.site} ${event.event}`);
-  const parts = [
-    notes.length ? el("ul", { class: "notes" }, notes.map((note) => el("li", {}, String(note)))) : null,
-    el("div", { class: "grid wide" }, certificateCard(run), ...barsOf(run), auditCard(run)),
-    run.more_constraints > 0 ? el("p", { class: "note" }, `${run.more_constraints} more constraints have no curves of their own: the worst are drawn.`) : null,
-    events.length ? el("details", { class: "more" }, el("summary", {}, `Events (${events.length})`), el("ul", { class: "notes" }, events.map((line) => el("li", {}, line)))) : null,
-    el("details", { class: "more" }, el("summary", {}, "All settings"), el("div", { class: "card" }, factsTable({ ...run.settings, ...(run.result?.versions ? { versions: Object.entries(run.result.versions).map(([name, number]) => `${name} ${number}`).join(", ") } : {}) }))),
-  ];
-  return el("div", { class: "details" }, parts);
 }

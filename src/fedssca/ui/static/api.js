@@ -6,7 +6,14 @@ const HEADERS = { "X-Fedssca-Token": TOKEN };
 
 /** An answer, or an Error with the server's own words; `errors` are those of a form's fields. */
 async function ask(path, said) {
-  const options = said === undefined ? { headers: HEADERS } : { method: "POST", headers: { ...HEADERS, "Content-Type": "application/json" }, body: JSON.stringify(said) };
+  const options =
+    said === undefined
+      ? { headers: HEADERS }
+      : {
+          method: "POST",
+          headers: { ...HEADERS, "Content-Type": "application/json" },
+          body: JSON.stringify(said),
+        };
   let response;
   try {
     response = await fetch(path, options);
@@ -28,7 +35,10 @@ const query = (names) => names.map((name) => `run=${encodeURIComponent(name)}`).
 async function saveReport(names) {
   const response = await fetch(`/api/report?${query(names)}`, { headers: HEADERS });
   if (!response.ok) throw new Error((await response.json().catch(() => ({}))).error || "no report");
-  download(names.length === 1 ? fileName(`report ${names[0]}`, "html") : "report.html", new Blob([await response.blob()], { type: "text/html" }));
+  download(
+    names.length === 1 ? fileName(`report ${names[0]}`, "html") : "report.html",
+    new Blob([await response.blob()], { type: "text/html" }),
+  );
 }
 
 /** Server-sent events of runs, again and again until `stop()`; `hear(kind, data)`, `say(text)`. */
@@ -38,16 +48,26 @@ function follow(names, hear, say) {
     let pause = 500;
     while (!ended.signal.aborted) {
       try {
-        const response = await fetch(`/api/stream?${query(names)}`, { headers: HEADERS, signal: ended.signal });
-        if (!response.ok) throw new Error((await response.json().catch(() => ({}))).error || "refused");
+        const response = await fetch(`/api/stream?${query(names)}`, {
+          headers: HEADERS,
+          signal: ended.signal,
+        });
+        if (!response.ok)
+          throw new Error((await response.json().catch(() => ({}))).error || "refused");
         say("");
         pause = 500;
         await readEvents(response.body.getReader(), hear);
       } catch (error) {
         if (ended.signal.aborted) return;
-        say(error.message === "Failed to fetch" || error instanceof TypeError ? "The server does not answer: trying again." : error.message);
+        say(
+          error.message === "Failed to fetch" || error instanceof TypeError
+            ? "The server does not answer: trying again."
+            : error.message,
+        );
       }
-      await new Promise((resolve) => { setTimeout(resolve, pause); });
+      await new Promise((resolve) => {
+        setTimeout(resolve, pause);
+      });
       pause = Math.min(pause * 2, 8000);
     }
   })();

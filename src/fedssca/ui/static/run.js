@@ -10,7 +10,19 @@ function runsView(names) {
   const trouble = el("p", { class: "notice wrong", hidden: true, role: "status" });
   const progress = el("progress", { max: 1, value: 0, "aria-label": "Progress", hidden: true });
   const body = el("div", {});
-  const node = el("main", {}, el("div", { class: "runhead" }, el("div", {}, el("a", { class: "back", href: "#/" }, "← Runs"), title, status), actions), progress, trouble, body);
+  const node = el(
+    "main",
+    {},
+    el(
+      "div",
+      { class: "runhead" },
+      el("div", {}, el("a", { class: "back", href: "#/" }, "← Runs"), title, status),
+      actions,
+    ),
+    progress,
+    trouble,
+    body,
+  );
   let curves = null;
   let table = null;
   let below = null;
@@ -24,31 +36,60 @@ function runsView(names) {
     if (kind === "gone") {
       if (at >= 0) runs[at].state = "gone";
       notify(`${data.name} is no more: its folder was deleted.`, true);
-      if (at < 0 && !runs.length) body.replaceChildren(el("p", { class: "card" }, "There is no such run (any more)."));
+      if (at < 0 && !runs.length)
+        body.replaceChildren(el("p", { class: "card" }, "There is no such run (any more)."));
     } else if (kind === "run") {
       if (at >= 0) Object.assign(runs[at], data);
-      else runs.splice(names.filter((name, k) => k < names.indexOf(data.name) && find(name) >= 0).length, 0, data);
+      else
+        runs.splice(
+          names.filter((name, k) => k < names.indexOf(data.name) && find(name) >= 0).length,
+          0,
+          data,
+        );
       rebuild(at < 0);
     } else if (at >= 0) {
       addRows(runs[at].series, data.series);
     }
     if (!due) {
       due = true;
-      requestAnimationFrame(() => { due = false; refresh(); });
+      requestAnimationFrame(() => {
+        due = false;
+        refresh();
+      });
     }
   }
   function rebuild(fresh) {
     if (fresh || !curves) {
       curves = curvesOf(runs);
-      table = runsTable(runs, { link: (run) => el("a", { href: address("run", [run.name]) }, run.name), toggle: single ? null : (name, on) => curves.toggle(name, on) });
+      table = runsTable(runs, {
+        link: (run) => el("a", { href: address("run", [run.name]) }, run.name),
+        toggle: single ? null : (name, on) => curves.toggle(name, on),
+      });
       below = el("div", {});
       body.replaceChildren(...(single ? [] : [table.node]), curves.node, below);
     }
-    below.replaceChildren(...(single ? [el("h2", {}, "Details"), detailsOf(runs[0])] : runs.map((run, number) => {
-      const box = el("details", { class: "run" }, el("summary", {}, swatch(number), el("span", { class: "words" }, run.name), badge(run.state), verdict(run)));
-      box.addEventListener("toggle", () => { if (box.open && !box.querySelector(".details")) box.append(detailsOf(run)); });
-      return box;
-    })));
+    below.replaceChildren(
+      ...(single
+        ? [el("h2", {}, "Details"), detailsOf(runs[0])]
+        : runs.map((run, number) => {
+            const box = el(
+              "details",
+              { class: "run" },
+              el(
+                "summary",
+                {},
+                swatch(number),
+                el("span", { class: "words" }, run.name),
+                badge(run.state),
+                verdict(run),
+              ),
+            );
+            box.addEventListener("toggle", () => {
+              if (box.open && !box.querySelector(".details")) box.append(detailsOf(run));
+            });
+            return box;
+          })),
+    );
   }
   function refresh() {
     curves?.refresh();
@@ -60,20 +101,50 @@ function runsView(names) {
     const round = run.series.round?.at(-1);
     const rounds = Number(run.settings["algorithm.rounds"]) - 1;
     const moving = ["going", "stopping", "starting"].includes(run.state);
-    status.replaceChildren(badge(run.state), verdict(run), el("span", { class: "note" }, Number.isFinite(round) ? `round ${show(round, "count")}${rounds > 0 ? ` of ${show(rounds, "count")}` : ""}` : run.state === "failed" ? "" : "no rows yet"));
+    status.replaceChildren(
+      badge(run.state),
+      verdict(run),
+      el(
+        "span",
+        { class: "note" },
+        Number.isFinite(round)
+          ? `round ${show(round, "count")}${rounds > 0 ? ` of ${show(rounds, "count")}` : ""}`
+          : run.state === "failed"
+            ? ""
+            : "no rows yet",
+      ),
+    );
     progress.hidden = !moving;
     progress.value = rounds > 0 && Number.isFinite(round) ? Math.min(1, round / rounds) : 0;
     trouble.hidden = !run.error;
     trouble.textContent = run.error || "";
     body.hidden = run.state === "failed";
     const name = run.name;
-    const button = (label, action, kind = "quiet") => el("button", { type: "button", class: kind, onclick: () => attempt(action) }, label);
+    const button = (label, action, kind = "quiet") =>
+      el("button", { type: "button", class: kind, onclick: () => attempt(action) }, label);
     const wanted = [
-      ["going", "starting"].includes(run.state) && run.ours ? button("Stop", () => ask("/api/stop", { name })) : null,
-      run.state === "stopping" ? button("Stop at once", () => ask("/api/stop", { name, force: true })) : null,
-      run.state === "paused" ? button("Resume", () => ask("/api/resume", { name }), "primary") : null,
-      run.state === "failed" ? button("Change the settings", () => { Draft.blame(run.error); go("new"); }, "primary") : null,
-      run.state === "failed" || run.state === "gone" ? null : button("New run like this", () => go("new", [name])),
+      ["going", "starting"].includes(run.state) && run.ours
+        ? button("Stop", () => ask("/api/stop", { name }))
+        : null,
+      run.state === "stopping"
+        ? button("Stop at once", () => ask("/api/stop", { name, force: true }))
+        : null,
+      run.state === "paused"
+        ? button("Resume", () => ask("/api/resume", { name }), "primary")
+        : null,
+      run.state === "failed"
+        ? button(
+            "Change the settings",
+            () => {
+              Draft.blame(run.error);
+              go("new");
+            },
+            "primary",
+          )
+        : null,
+      run.state === "failed" || run.state === "gone"
+        ? null
+        : button("New run like this", () => go("new", [name])),
       run.state === "failed" || run.state === "gone" ? null : reportOf([name]),
     ].filter(Boolean);
     const labels = (list) => list.map((each) => each.textContent).join("|");
@@ -86,7 +157,11 @@ function runsView(names) {
 }
 
 function reportOf(names) {
-  return el("button", { type: "button", class: "quiet", onclick: () => attempt(() => saveReport(names)) }, "Report");
+  return el(
+    "button",
+    { type: "button", class: "quiet", onclick: () => attempt(() => saveReport(names)) },
+    "Report",
+  );
 }
 
 /** Append rows to the columns of a run; columns that one side lacks are filled with nothing. */
