@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from browser_helpers import MISSING
 
 from fedssca.compiled import remember
 
@@ -55,3 +57,11 @@ def by_hand() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Real processes last."""
     items.sort(key=lambda item: item.get_closest_marker("processes") is not None)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """A machine without a browser: say so plainly, beside the skips themselves."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    count = sum(MISSING in str(report.longrepr) for report in skipped)
+    if count:
+        terminalreporter.write_line(f"SKIPPED {count} tests of pages: {MISSING}", yellow=True)

@@ -124,7 +124,8 @@ def fill_limits(entries: Any) -> Filled:
     hints = get_type_hints(Constraint)
     for number, entry in enumerate(entries if isinstance(entries, list) else []):
         where = f"{LIMITS}.{number}"
-        given = {k: v for k, v in dict(entry).items() if v not in ("", None)}
+        said = entry if isinstance(entry, dict) else {}
+        given = {k: v for k, v in said.items() if v not in ("", None)}
         table = {k: read_value(v, hints[k]) for k, v in given.items() if k in hints}
         out.append(table)
         try:
@@ -143,7 +144,8 @@ def _try_limit(table: Tree) -> None:
         raise UserError(f"{LIMITS}.0.limit = : give the limit, a number")
     (entry,) = from_tree({"problem": {"constraint": [table]}}).problem.constraint
     first = entry.positive if entry.positive is not None else 1
-    made_up = {"y": np.array([first, first + 1]), entry.column or "group": np.array([0, 1])}
+    labels, groups = np.array([first, first, first + 1, first + 1]), np.array([0, 1, 0, 1])
+    made_up = {"y": labels, entry.column or "group": groups}
     options = {"positive": entry.positive, "column": entry.column, "sharpness": entry.sharpness}
     try:
         from_config(entry.kind, entry.limit, options, made_up, 2**31, (1, 1))
@@ -184,10 +186,12 @@ def read_value(text: Any, hint: Any) -> Any:
     """What was typed as a value of TOML: strings need no quotes, lists no brackets."""
     if not isinstance(text, str) or hint is str or hint == str | None:
         return text
-    if _kind(hint) == "list" and not text.strip().startswith("["):
+    text = text.strip()
+    several = "," in text and any(get_origin(part) is list for part in get_args(hint))
+    if (_kind(hint) == "list" or several) and text[:1] not in "[{":
         parts = [part.strip() for part in text.split(",") if part.strip()]
         return parts if hint == list[str] else [_toml(part) for part in parts]
-    return _toml(text.strip())
+    return _toml(text)
 
 
 def place_of(message: str) -> str | None:
