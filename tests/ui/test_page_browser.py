@@ -184,7 +184,7 @@ def test_a_short_run_ends_with_its_certificate_one_that_fails_with_its_reason(
     assert "larger than client" in batch.locator(".error").text_content()
 
     batch.locator("input").fill("5")
-    page.locator(".segments").get_by_text("TOML").click()
+    page.get_by_role("radio", name="TOML").click()
     text = page.get_by_label("The run as TOML")
     text.wait_for()
     assert "batch = 5" in text.input_value()

@@ -36,7 +36,7 @@ function show(value, kind = "number", digits = 4) {
 
 function plain(value, digits) {
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e6)) {
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) {
     return value
       .toExponential(Math.max(0, digits - 2))
       .replace(/\.?0+e/, "e")
@@ -65,7 +65,8 @@ function seconds(value, digits) {
 /** Light or dark: what the system prefers until somebody chooses. */
 const Theme = (() => {
   const system = matchMedia("(prefers-color-scheme: dark)");
-  const listeners = [];
+  let listeners = [];
+  let button = null;
   let chosen = null;
   try {
     chosen = localStorage.getItem("fedssca-theme");
@@ -73,8 +74,13 @@ const Theme = (() => {
     // A file opened from disk may have no storage: then the choice lasts as long as the page.
   }
   const dark = () => (chosen ? chosen === "dark" : system.matches);
+  const palette = () => DATA.palette[dark() ? "dark" : "light"];
+  const label = () => (dark() ? "Light" : "Dark");
   function apply() {
-    document.documentElement.dataset.theme = dark() ? "dark" : "light";
+    const root = document.documentElement;
+    root.dataset.theme = dark() ? "dark" : "light";
+    palette().forEach((colour, k) => root.style.setProperty(`--run-${k}`, colour));
+    if (button) button.textContent = label();
     listeners.forEach((listener) => listener());
   }
   function toggle() {
@@ -90,35 +96,33 @@ const Theme = (() => {
   apply();
   return {
     toggle,
+    palette,
     onChange: (listener) => listeners.push(listener),
-    palette: () => DATA.palette[dark() ? "dark" : "light"],
+    /** Another view is on: nobody of the old one needs to know any more. */
+    forget() {
+      listeners = [];
+    },
     colour: (name) =>
       getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim(),
     button() {
-      const label = () => (dark() ? "Light" : "Dark");
-      const button = el(
+      button = el(
         "button",
         { type: "button", class: "quiet", "aria-label": "Light or dark page", onclick: toggle },
         label(),
       );
-      listeners.push(() => {
-        button.textContent = label();
-      });
       return button;
     },
   };
 })();
 
 const DASHES = ["", "7 4", "2 3"];
-const MARKS = ["circle", "square", "triangle"];
 
-/** Colour, dashes and mark of the n-th run: 21 that differ in more than their colour. */
+/** Colour and dashes of the n-th run: 21 that differ. */
 function looks(number) {
   const palette = Theme.palette();
   return {
     colour: palette[number % palette.length],
     dash: DASHES[Math.floor(number / palette.length) % DASHES.length],
-    mark: MARKS[Math.floor(number / palette.length) % MARKS.length],
   };
 }
 
@@ -130,7 +134,7 @@ function swatch(number) {
     y1: 6,
     x2: 25,
     y2: 6,
-    stroke: look.colour,
+    stroke: `var(--run-${number % Theme.palette().length})`,
     "stroke-width": 2.5,
     "stroke-dasharray": look.dash,
   });

@@ -106,7 +106,7 @@ function chartCard(spec) {
 
 function canLog(spec) {
   return (
-    spec.lines.every((line) => line.points.every(([, y]) => y > 0)) &&
+    spec.lines.every((line) => line.points.every(([, y]) => y > 0) && (line.star ?? 1) > 0) &&
     spec.limits.every((limit) => limit > 0) &&
     spec.lines.some((line) => line.points.length)
   );

@@ -130,7 +130,7 @@ function drawChart(spec, width, height, titled = false) {
 function drawLine(line, plan, colour) {
   const look = looks(line.number);
   const out = [];
-  const places = line.points.map(
+  const places = thinned(line.points, plan).map(
     ([x, y]) => `${plan.x.at(x).toFixed(1)},${plan.y.at(y).toFixed(1)}`,
   );
   if (places.length) {
@@ -164,6 +164,33 @@ function drawLine(line, plan, colour) {
       }),
     );
   }
+  return out;
+}
+
+/** Of more points than pixels those that can be seen: of every column the ends, top and bottom. */
+function thinned(points, plan) {
+  if (points.length < 2000) return points;
+  const out = [];
+  let column = null;
+  let group = [];
+  const flush = () => {
+    if (group.length < 5) return out.push(...group);
+    const values = group.map(([, y]) => y);
+    const low = values.indexOf(Math.min(...values));
+    const high = values.indexOf(Math.max(...values));
+    const kept = [...new Set([0, low, high, group.length - 1])].sort((a, b) => a - b);
+    return out.push(...kept.map((k) => group[k]));
+  };
+  for (const point of points) {
+    const at = Math.round(plan.x.at(point[0]));
+    if (at !== column) {
+      flush();
+      column = at;
+      group = [];
+    }
+    group.push(point);
+  }
+  flush();
   return out;
 }
 
@@ -228,7 +255,15 @@ function drawLimits(root, spec, plan, colour, { right, bottom }) {
     root.append(
       svg(
         "text",
-        { x: MARGIN.left + 6, y: bottom - 6, fill: colour.good, "font-size": 11 },
+        {
+          x: MARGIN.left + 6,
+          y: bottom - 6,
+          fill: colour.good,
+          "font-size": 11,
+          stroke: colour.card,
+          "stroke-width": 3,
+          "paint-order": "stroke",
+        },
         "kept",
       ),
     );

@@ -320,10 +320,7 @@ function curvesOf(runs) {
     chips();
     refresh();
   }
-  Theme.onChange(() => {
-    chips();
-    refresh();
-  });
+  Theme.onChange(refresh);
   addEventListener("beforeprint", () => cards.forEach((card) => card.draw()));
   chips();
   refresh();

@@ -17,13 +17,17 @@ function badge(state) {
 /** "kept" with a mark that needs no colour. */
 function verdict(run) {
   const limits = run.result?.certificate?.constraints;
-  if (!Array.isArray(limits) || !limits.length) return run.result ? "none" : "–";
-  const kept = limits.filter((entry) => entry.feasible).length;
-  const all = kept === limits.length;
+  const values = run.constraints.map(({ index }) => run.series[`value.${index}`]?.at(-1));
+  const known = Array.isArray(limits) ? limits.map((entry) => Boolean(entry.feasible)) : [];
+  const now = run.more_constraints ? [] : values.filter(Number.isFinite).map((value) => value <= 0);
+  const flags = run.result ? known : now;
+  if (!flags.length) return el("span", { class: "note" }, run.result ? "no limits" : "–");
+  const kept = flags.filter(Boolean).length;
+  const all = kept === flags.length;
   return el(
     "span",
     { class: all ? "good" : "bad" },
-    `${all ? "✓" : "✗"} ${kept} of ${limits.length}`,
+    `${all ? "✓" : "✗"} ${kept} of ${flags.length}${run.result ? "" : " so far"}`,
   );
 }
 
@@ -165,7 +169,6 @@ function runsTable(runs, { link = (run) => run.name, toggle = null } = {}) {
       ]),
     );
   fill();
-  Theme.onChange(fill);
   const head = el(
     "tr",
     {},
@@ -179,7 +182,7 @@ function runsTable(runs, { link = (run) => run.name, toggle = null } = {}) {
   const words =
     runs.length > 1
       ? differences.length
-        ? `${differences.length} settings differ; what is unusual among these runs is marked`
+        ? `${differences.length === 1 ? "1 setting differs" : `${differences.length} settings differ`}; what is unusual among these runs is marked`
         : "all settings are the same"
       : "";
   const node = el(
@@ -202,7 +205,12 @@ function runsTable(runs, { link = (run) => run.name, toggle = null } = {}) {
     ),
     el(
       "div",
-      { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of runs" },
+      {
+        class: runs.length > 15 ? "scroll tall" : "scroll",
+        tabindex: 0,
+        role: "region",
+        "aria-label": "Table of runs",
+      },
       el("table", { class: "runs" }, el("thead", {}, head), body),
     ),
   );

@@ -44,6 +44,7 @@ function go(view, names = []) {
         }
       });
     now?.close();
+    Theme.forget();
     if ((view === "run" || view === "compare") && names.length) now = runsView(names);
     else if (view === "new") now = formView(names[0]);
     else now = listView();

@@ -27,6 +27,8 @@ function runsView(names) {
   let table = null;
   let below = null;
   let due = false;
+  let stale = false; // a run was told anew
+  let fresh = false; // a run was told for the first time
 
   function find(name) {
     return runs.findIndex((run) => run.name === name);
@@ -46,7 +48,8 @@ function runsView(names) {
           0,
           data,
         );
-      rebuild(at < 0);
+      stale = true;
+      fresh = fresh || at < 0;
     } else if (at >= 0) {
       addRows(runs[at].series, data.series);
     }
@@ -58,7 +61,7 @@ function runsView(names) {
       });
     }
   }
-  function rebuild(fresh) {
+  function rebuild() {
     if (fresh || !curves) {
       curves = curvesOf(runs);
       table = runsTable(runs, {
@@ -92,6 +95,9 @@ function runsView(names) {
     );
   }
   function refresh() {
+    if (stale) rebuild();
+    stale = false;
+    fresh = false;
     curves?.refresh();
     table?.fill();
     if (single && runs[0]) head(runs[0]);
@@ -169,7 +175,7 @@ function addRows(series, more) {
   const before = series.round?.length || 0;
   const count = more.round?.length || 0;
   for (const key of new Set([...Object.keys(series), ...Object.keys(more)])) {
-    series[key] = series[key] || new Array(before).fill(null);
-    series[key].push(...(more[key] || new Array(count).fill(null)));
+    const old = series[key] || new Array(before).fill(null);
+    series[key] = old.concat(more[key] || new Array(count).fill(null));
   }
 }
