@@ -23,6 +23,7 @@ from fedssca.compiled import remember
 from fedssca.config import Config, nearest, parse, read
 from fedssca.deploy.command import app as deploy_app
 from fedssca.errors import UserError
+from fedssca.privacy.psi_command import psi
 from fedssca.report.command import report
 from fedssca.reproduce.command import reproduce
 from fedssca.ui.command import ui
@@ -248,6 +249,9 @@ app.command(epilog="Example: fedssca reproduce fig1a fig1b --runs 10")(reproduce
 
 
 app.command(epilog="Example: fedssca bench --only limit --json")(bench)
+
+
+app.command(epilog="Example: fedssca psi clinic.csv lab.csv --id patient --out aligned")(psi)
 
 
 app.command(epilog="Example: fedssca report runs/first runs/second -o report.html")(report)

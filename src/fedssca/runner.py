@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 
-from fedssca.build import RUNTIMES, Job, build
+from fedssca.build import Job, build, engine_of
 from fedssca.config import Config, Privacy, absolute, parse, render
 from fedssca.metrics import Evaluator, evaluator
+from fedssca.privacy.wiring import wire_of
 from fedssca.record import RunDirectory, versions
 from fedssca.simulate import Result, simulate
 
@@ -27,7 +28,8 @@ def train(job: Job, **hooks: Any) -> Result:
     said: dict[str, Any] = {
         "test": job.dataset.test,
         "evaluate_every": config.run.evaluate_every,
-        "runtime": RUNTIMES[config.run.runtime],
+        "runtime": engine_of(config),
+        "wire": wire_of(config),
         "probes": config.algorithm.probes,
     }
     return simulate(
