@@ -46,6 +46,7 @@ __all__ = [
     "Engine",
     "Job",
     "build",
+    "check_names",
     "engine_of",
     "load_dataset",
     "plan",
@@ -110,7 +111,7 @@ def build(
     `clients` given nothing is shared out, and `engine` probes them in place of the config's
     runtime.
     """
-    _check_names(config)
+    check_names(config)
     dataset = dataset or load_dataset(config)
     clients = clients or share_out(config.data, dataset, config.run.seed)
     problem = _problem(config, dataset, clients)
@@ -120,7 +121,7 @@ def build(
 
 def plan(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> Job:
     """The same for step sizes as they are: nothing is probed, and `build` does the warning."""
-    _check_names(config)
+    check_names(config)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _job(config, dataset, clients, _problem(config, dataset, clients))
@@ -155,8 +156,8 @@ def choose(table: dict[str, Any], name: str, key: str) -> Any:
     return table[name]
 
 
-def _check_names(config: cfg.Config) -> None:
-    """Ranges, and names that are chosen from a list."""
+def check_names(config: cfg.Config) -> None:
+    """Ranges, and names that are chosen from a list: what can be said before any data is read."""
     _check_ranges(config)
     choose(RUNTIMES, config.run.runtime, "run.runtime")
     choose({"float32": 0, "float64": 0}, config.run.precision, "run.precision")

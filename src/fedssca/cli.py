@@ -24,7 +24,9 @@ from fedssca.config import Config, nearest, parse, read
 from fedssca.deploy.command import app as deploy_app
 from fedssca.errors import UserError
 from fedssca.privacy.psi_command import psi
+from fedssca.report.command import report
 from fedssca.reproduce.command import reproduce
+from fedssca.ui.command import ui
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -251,6 +253,12 @@ app.command(epilog="Example: fedssca bench --only limit --json")(bench)
 
 
 app.command(epilog="Example: fedssca psi clinic.csv lab.csv --id patient --out aligned")(psi)
+
+
+app.command(epilog="Example: fedssca report runs/first runs/second -o report.html")(report)
+
+
+app.command(epilog="Example: fedssca ui --dir runs --port 8765")(ui)
 
 
 @data_app.command("get", epilog="Example: fedssca data get mnist")

@@ -16,7 +16,7 @@ import tomli_w
 
 from fedssca.errors import UserError
 
-__all__ = ["Config", "parse", "render"]
+__all__ = ["Config", "from_tree", "parse", "render"]
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,13 @@ def parse(text: str, settings: Sequence[str] = (), source: str = "config") -> Co
         raise UserError(f"{source} is not valid TOML: {error}") from error
     for setting in settings:
         _assign(tree, setting)
-    return _build(Config, tree, "")
+    return from_tree(tree)
+
+
+def from_tree(tree: Mapping[str, Any]) -> Config:
+    """A Config from sections of keys, every one checked."""
+    config: Config = _build(Config, tree, "")
+    return config
 
 
 def render(config: Config) -> str:

@@ -1,6 +1,7 @@
 """A run directory: everything about one run, written so that a crash at any moment loses nothing.
 
     config.toml     the complete configuration, as resolved
+    problem.json    names and limits of the constraints, numbers of parameters, clients and rows
     metrics.jsonl   one JSON object an evaluated round
     result.json     the final row, feasibility, KKT residual, versions
     model.npz       w
@@ -161,6 +162,11 @@ class RunDirectory:
             raise UserError(f"{path} does not fit this problem: start a new run with --out")
         state = jax.tree.unflatten(shape, [jax.numpy.asarray(leaf) for leaf in stored])
         return Checkpoint(state, keeper, seconds)
+
+    def save_problem(self, facts: dict[str, Any]) -> None:
+        """Write problem.json, before the first row."""
+        text = json.dumps(facts) + "\n"
+        self.write("problem.json", lambda file: file.write(text.encode()))
 
     def save_model(self, **arrays: Any) -> None:
         """Write model.npz."""

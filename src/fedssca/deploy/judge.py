@@ -10,15 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedssca.aggregate import Gathered
 from fedssca.algorithm import Request
 from fedssca.build import Job
 from fedssca.client import for_party
+from fedssca.config import Privacy
 from fedssca.data import Columns, Rows
-from fedssca.deploy.crew import Crew
+from fedssca.deploy.crew import Away, Crew
 from fedssca.deploy.stages import algorithm_of, shapes_of, speaker_of
 from fedssca.deploy.sums import SiteSums
 from fedssca.deploy.table import Table
-from fedssca.metrics import CHUNK, Evaluator, Sums, judge_of
+from fedssca.metrics import CHUNK, Evaluator, Sums, judge_of, mean_cost
 from fedssca.problem import Array
 from fedssca.runtime.nvflare import Deployed
 
@@ -33,7 +35,11 @@ def remote_judge(crew: Crew, job: Job, held: int, sums: SiteSums) -> Evaluator:
     """
     asker = _Rows(crew, job, sums) if isinstance(job.clients, Rows) else _Columns(crew, job, held)
     judge = judge_of(job.problem, job.clients, lambda: asker.total, asker.sums, asker.slopes)
-    return judge._replace(row=lambda w: judge.row(w) | {"sites": len(crew.live)})
+    hides = job.config.privacy != Privacy()
+    return judge._replace(
+        row=lambda w: judge.row(w) | {"sites": len(crew.live)},
+        losses=asker.losses if isinstance(asker, _Rows) and not hides else None,
+    )
 
 
 class _Rows:
@@ -55,18 +61,25 @@ class _Rows:
         """Gradients of all terms."""
         return np.asarray(self._all("slope", w)["slopes"])
 
+    def losses(self, w: Array) -> list[float | None]:
+        """Each site's own mean cost, which every evaluation tells the server anyway."""
+        return [self._loss(w, site) for site in range(len(self._sizes))]
+
+    def _loss(self, w: Array, site: int) -> float | None:
+        try:
+            (_, train), _ = self._of("measure", w, [site]).total
+        except Away:
+            return None
+        return mean_cost(np.asarray(train["cost"][0]))
+
     def _all(self, name: str, w: Array) -> Any:
-        crew, serial = self._crew, next(self._serial)
-        found = self._gather(
-            name,
-            serial,
-            {"w": np.asarray(w)},
-            list(crew.live),
-            self._due[name],
-            double=True,
-        )
+        found = self._of(name, w, list(self._crew.live))
         self.total = sum(self._sizes[number] for number in found.who)
         return found.total
+
+    def _of(self, name: str, w: Array, sites: list[int]) -> Gathered:
+        asked, due = {"w": np.asarray(w)}, self._due[name]
+        return self._gather(name, next(self._serial), asked, sites, due, double=True)
 
 
 class _Columns:
