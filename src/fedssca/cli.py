@@ -46,9 +46,15 @@ def root(
 ) -> None:
     """Federated optimisation with constraints: train together, keep the limits you state."""
     if version:
-        from fedssca.record import versions
+        from fedssca.record import extras, versions
 
-        print(" ".join(f"{name} {number}" for name, number in versions().items()))
+        found = versions()
+        for name in sorted(found, key=lambda name: name != "fedssca"):
+            print(f"{name} {found[name]}")
+        for extra, parts in extras().items():
+            there = ", ".join(" ".join(part) for part in parts.items())
+            absent = f"not installed: pip install 'fedssca[{extra}]'"
+            print(f"extra {extra}: {there if all(parts.values()) else absent}")
         raise typer.Exit
 
 
@@ -296,7 +302,9 @@ def main() -> NoReturn:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     remember()
     try:
-        code = app(prog_name="fedssca", standalone_mode=False) or 0
+        command = typer.main.get_command(app)
+        _no_types_of_flags(command)
+        code = command(prog_name="fedssca", standalone_mode=False) or 0
     except UserError as error:
         code, message = 2, str(error)
     except MemoryError as error:
@@ -306,12 +314,23 @@ def main() -> NoReturn:
     except Exception as error:  # typer's own: unknown options, missing arguments
         if not hasattr(error, "format_message"):
             raise
-        code, message = 2, error.format_message()
+        place = getattr(getattr(error, "ctx", None), "command_path", "fedssca")
+        said = error.format_message()  # nothing if the help was shown instead
+        code, message = 2, f"{said} (see {place} --help)" if said else ""
     else:
         message = ""
     if message:
         print(f"fedssca: {' '.join(message.splitlines())}", file=sys.stderr)
     sys.exit(code)
+
+
+def _no_types_of_flags(command: Any) -> None:
+    """Help without the word <bool> beside options that take no value."""
+    for option in command.get_params(typer.Context(command)):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for part in getattr(command, "commands", {}).values():
+        _no_types_of_flags(part)
 
 
 def program() -> NoReturn:
