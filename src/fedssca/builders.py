@@ -70,12 +70,15 @@ def vertical_problem(
     head: Callable[[Params, Sequence[Array], Batch], Array],
     params: Sequence[Params],
     features: Sequence[np.ndarray],
+    *,
+    additive: bool = False,
     **settings: Any,
 ) -> Problem:
     """A problem for parties that hold columns: terms = head(w_0, [locals[i](w_i, x_i)], batch).
 
     `params` is (w_0, w_1, ..., w_I), each any pytree; `features[i]` are party i's columns of x;
-    `settings` are those of `custom_problem`.
+    `additive` says that the head depends on the h_i only through their sum, which lets parties
+    hide them (`privacy.secure_sum`); `settings` are those of `custom_problem`.
     """
     flats = [ravel_pytree(part) for part in params]
     unravels = [unravel for _, unravel in flats]
@@ -97,5 +100,6 @@ def vertical_problem(
         head=lambda w, hs, batch: head(unravels[0](w), hs, batch),
         blocks=blocks,
         features=tuple(np.asarray(own) for own in features),
+        additive=additive,
     )
     return Problem(**{**vars(base), "vertical": split})

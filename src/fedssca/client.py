@@ -7,7 +7,7 @@ Clients that hold rows know one phase:
 Parties that hold columns go through two or three:
 
     share   h_i = local(w_i, x_i) of the round's batch                  -> to every peer
-            (labels known to one party only: to that party)
+            (labels known to one party only: to that party; see `exchange`)
     head    the label holder: d f_k / d h_j of every sample             -> to party j
     reply   own block of the message; one party speaks for w_0 as well  -> to the server
 """
@@ -23,14 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.algorithm import Algorithm, Message, Request
+from fedssca.exchange import SERVER, Exchange, Outgoing, Pairwise
 from fedssca.problem import Array, Batch, Problem, Terms, Vertical
 from fedssca.sampling import batch_indices
 
 __all__ = ["SERVER", "ColumnClient", "OpenClient", "Outgoing", "RowClient", "for_party"]
-
-SERVER = -1
-Outgoing = dict[int, Any]
-"""Recipient (a client's number, or SERVER) -> payload."""
 
 
 def for_party(split: Vertical, number: int, request: Request, index: Any) -> dict[str, Any]:
@@ -92,6 +89,7 @@ class ColumnClient:
         algorithm: Algorithm,
         columns: Batch,
         label_holder: int | None,
+        exchange: Exchange | None = None,
     ) -> None:
         assert problem.vertical is not None
         self.number = number
@@ -101,14 +99,20 @@ class ColumnClient:
         self._label_holder = label_holder
         self._speaker = label_holder if label_holder is not None else 0
         self._columns = {name: jnp.asarray(column) for name, column in columns.items()}
-        self._inbox: dict[int, Array] = {}
+        parties = len(self._split.locals)
+        self._readers = list(range(parties)) if label_holder is None else [label_holder]
+        self._exchange = exchange or Pairwise(number, parties)
+        self._slopes: Array | None = None
         self._local = jax.jit(self._split.locals[number])
         self._head = jax.jit(self._head_gradients)
         self._block = jax.jit(self._block_message, static_argnames="block")
 
     def receive(self, sender: int, payload: Any) -> None:
-        """Take what a peer sent in this round."""
-        self._inbox[sender] = payload
+        """Take what a peer sent in this round: its h, or the label holder's slopes."""
+        if self.number in self._readers:
+            self._exchange.receive(sender, payload)
+        else:
+            self._slopes = payload
 
     def handle(self, phase: str, request: dict[str, Any]) -> Outgoing:
         """Answer a request: {"round", "w": own block, "w0": top block, "weights", "indices"}."""
@@ -117,32 +121,25 @@ class ColumnClient:
         return step(request, {name: column[index] for name, column in self._columns.items()})
 
     def _on_share(self, request: dict[str, Any], batch: Batch) -> Outgoing:
-        self._inbox = {}
+        self._slopes = None
         h = self._local(request["w"], batch["x"])
-        self.receive(self.number, h)
-        parties = range(len(self._split.locals))
-        peers = parties if self._label_holder is None else [self._label_holder]
-        return {peer: h for peer in peers if peer != self.number}
+        return self._exchange.send(int(request["round"]), h, self._readers)
 
     def _on_head(self, request: dict[str, Any], batch: Batch) -> Outgoing:
         if self.number != self._label_holder:
             return {}
-        slopes = self._head(request["w0"], self._peers(), batch)
+        slopes = self._head(request["w0"], self._exchange.collect(), batch)
         return {peer: slope for peer, slope in enumerate(slopes) if peer != self.number}
 
     def _on_reply(self, request: dict[str, Any], batch: Batch) -> Outgoing:
-        if self._label_holder in (None, self.number):
-            batch["peers"] = self._peers()
+        if self.number in self._readers:
+            batch["peers"] = self._exchange.collect()
+        elif self._slopes is None:
+            raise RuntimeError(f"party {self.number} has no slopes from party {self._speaker}")
         else:
-            batch["slopes"] = self._inbox[self._speaker]
+            batch["slopes"] = self._slopes
         blocks = [0, self.number + 1] if self.number == self._speaker else [self.number + 1]
         return {SERVER: {block: self._block(request, batch, block=block) for block in blocks}}
-
-    def _peers(self) -> list[Array]:
-        missing = [i for i in range(len(self._split.locals)) if i not in self._inbox]
-        if missing:
-            raise RuntimeError(f"party {self.number} has no h from parties {missing} in this round")
-        return [self._inbox[i] for i in range(len(self._split.locals))]
 
     def _head_gradients(self, w0: Array, hs: list[Array], batch: Batch) -> list[Array]:
         """d f_k(n) / d h_j(n) for every party j, (B, K, H_j)."""
@@ -181,7 +178,7 @@ class ColumnClient:
 
         if block == 0:
             return top
-        return bottom if self._label_holder in (None, own) else linear
+        return bottom if own in self._readers else linear
 
 
 class OpenClient:

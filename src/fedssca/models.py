@@ -139,6 +139,7 @@ def _split(
         blocks=(positions[: flat0.size], *(places[:, own].ravel() for own in features)),
         features=tuple(features),
         linear=True,
+        additive=True,
         scores=scores,
         measure=lambda w, hs, batch: measures(scores(w, hs), batch),
     )

@@ -56,6 +56,8 @@ class Vertical:
     features: tuple[np.ndarray, ...]
     linear: bool = False
     """h_i is linear in w_i with the Jacobian x_i (what the one-step collection then exposes)."""
+    additive: bool = False
+    """The head depends on the h_i only through their sum, so that nothing else need be shown."""
     scores: Callable[[Array, Sequence[Array]], Array] | None = None
     """(w_0, (h_i)_i) -> scores, where the model has them: what a joint prediction needs."""
     measure: Callable[[Array, Sequence[Array], Batch], dict[str, Sequence[Rate]]] | None = None
