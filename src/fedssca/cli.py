@@ -23,6 +23,8 @@ from fedssca.compiled import remember
 from fedssca.config import Config, nearest, parse, read
 from fedssca.deploy.command import app as deploy_app
 from fedssca.errors import UserError
+from fedssca.export import Places, exporting
+from fedssca.export_run import MLflow, TensorBoard, export
 from fedssca.reproduce.command import reproduce
 
 app = typer.Typer(
@@ -75,6 +77,8 @@ def run(
     twin: Annotated[
         bool, typer.Option("--twin", help="Also run the same problem without its constraints.")
     ] = False,
+    tensorboard: TensorBoard = None,
+    mlflow: MLflow = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -101,7 +105,9 @@ def run(
     for path in plan:
         if not again[path]:
             RunDirectory.check_free(path)
-    screen = Screen(Console(stderr=True, quiet=quiet or as_json))
+    places = Places(tensorboard, mlflow)
+    places.check()
+    screen = Screen(Console(stderr=True, quiet=quiet or as_json), places)
     try:
         results = {path: screen.train(path, each, again[path]) for path, each in plan.items()}
     except KeyboardInterrupt:
@@ -134,8 +140,8 @@ def unconstrained(config: Config) -> Config:
 class Screen:
     """Progress on stderr; a note that several runs give is shown once."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, places: Places) -> None:
+        self._console, self._places = console, places
         self._notes: set[str] = set()
 
     def train(self, folder: Path, config: Config, resume: bool) -> dict[str, Any]:
@@ -171,7 +177,13 @@ class Screen:
             warnings.showwarning = lambda message, *_, **__: waiting.append(str(message))
             status.start()
             try:
-                return execute(config, folder, resume=resume, on_row=show)
+                with exporting(folder, self._places) as export:
+
+                    def both(row: dict[str, Any]) -> None:
+                        export(row)
+                        show(row)
+
+                    return execute(config, folder, resume=resume, on_row=both)
             finally:
                 status.stop()
                 if bar.live.is_started:
@@ -249,6 +261,9 @@ def tune(
 
 
 app.command(epilog="Example: fedssca reproduce fig1a fig1b --runs 10")(reproduce)
+
+
+app.command(epilog="Example: fedssca export runs/first --tensorboard board")(export)
 
 
 app.command(epilog="Example: fedssca bench --only limit --json")(bench)
