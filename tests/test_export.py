@@ -121,7 +121,7 @@ def test_a_place_that_fails_does_not_stop_the_run(
     assert len(told) == 3
     said = " ".join(outcome.err.split())
     assert "No space left on device" in said
-    assert f"fedssca export {out}" in said.replace("- ", "-") or "later: fedssca export" in said
+    assert "later: fedssca export" in said
 
 
 def test_rows_are_spread_out_by_name() -> None:

@@ -5,6 +5,8 @@ Both are optional packages. They are told the rows of a run directory, while it 
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import re
 import warnings
@@ -14,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedssca.config import parse
 from fedssca.errors import UserError
 
 __all__ = ["Places", "export_run", "exporting", "flat"]
@@ -76,12 +79,12 @@ def exporting(run: Path, places: Places) -> Iterator[Callable[[Row], None]]:
 
         def tell(row: Row) -> None:
             for sink in sinks:
-                sink(flat(row, _names(run)), row["round"], row["seconds"])
+                sink(flat(row, _names(run, row)), row["round"], row["seconds"])
 
         yield tell
         if sinks and (final := _result(run)):
             told = {key: final[key] for key in RETURNED if key in final}
-            numbers = {f"returned/{k}": v for k, v in flat(told, _names(run)).items()}
+            numbers = {f"returned/{k}": v for k, v in flat(told, _names(run, final)).items()}
             for sink in sinks:
                 sink(numbers, final["round"], final["seconds"])
 
@@ -163,13 +166,12 @@ def _tensorboard(folder: Path) -> Sink:
 
 def _mlflow(uri: str, run: Path) -> Sink:
     """A run of the experiment "fedssca", with the settings as its parameters."""
-    from fedssca.config import parse
-
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # what is trained here is private
     with _silence():
         from mlflow.entities import Metric, Param
         from mlflow.tracking import MlflowClient
 
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
         try:
             client = MlflowClient(tracking_uri=uri)
             found = client.get_experiment_by_name("fedssca")
@@ -219,15 +221,14 @@ def _allowed(name: str) -> str:
     return re.sub(r"[^\w\-. :/]", "_", name)
 
 
-def _names(run: Path) -> list[str]:
-    """The constraints' names: known before the first row, or once the run is complete."""
-    import json
-
+def _names(run: Path, row: Row) -> list[str]:
+    """The constraints' names, as the run directory has them; else the kinds that were asked for."""
     for file in (run / "problem.json", run / "result.json"):
         if file.exists():
             names: list[str] = json.loads(file.read_text())["constraint_names"]
             return names
-    return []
+    kinds = [entry.kind for entry in parse((run / "config.toml").read_text()).problem.constraint]
+    return kinds if len(kinds) == len(row["constraints"]) else []
 
 
 def _result(run: Path) -> Row | None:
