@@ -54,7 +54,7 @@ def test_completion_offers_commands_and_options(tmp_path: Path) -> None:
     lines = ("fedssca repr", "fedssca run --res")
     asked = "".join(ask.format(line, line.count(" ")) for line in lines)
     done = subprocess.run(
-        ["bash", "-c", f'eval "$(fedssca --show-completion bash)"; {asked}'],
+        ["bash", "-c", f'eval "$(fedssca --show-completion)"; {asked}'],
         env=os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
