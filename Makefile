@@ -23,8 +23,8 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/constraints.py cancer
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --quiet --strict
-	@echo "open site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "open site/index.html; with search: $(BIN)/python -m http.server -d site"
 
 clean:
 	rm -rf $(VENV) runs site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -165,7 +165,7 @@ def check_own_model(after: dict[str, Names]) -> None:
 
 def check_own_constraint(after: dict[str, Names]) -> None:
     entries = after["A function of scores and rows"]["result"].certificate["constraints"]
-    assert [entry["name"] for entry in entries] == ["fnr", "fpr", "confidence"]
+    assert [entry["name"] for entry in entries] == ["fnr", "loss", "brier"]
     assert all(entry["feasible"] for entry in entries)
     assert after["Anything at all"]["result"].feasible
 
