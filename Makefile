@@ -11,7 +11,7 @@ run: $(VENV)/.core
 	$(BIN)/fedssca run --twin --out runs/first
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .

@@ -23,6 +23,7 @@ from fedssca.local_ssca import local_ssca
 from fedssca.loop import Runtime
 from fedssca.models import classifier, linear, mlp
 from fedssca.participation import participation
+from fedssca.privacy.wiring import hides_sums, simulated
 from fedssca.problem import Problem
 from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.check import check_fit
@@ -33,7 +34,16 @@ from fedssca.ssca import ssca
 from fedssca.steered import steered_ssca
 from fedssca.surrogate import Surrogate, first_order
 
-__all__ = ["RUNTIMES", "Engine", "Job", "build", "load_dataset", "plan", "share_out"]
+__all__ = [
+    "RUNTIMES",
+    "Engine",
+    "Job",
+    "build",
+    "engine_of",
+    "load_dataset",
+    "plan",
+    "share_out",
+]
 
 RUNTIMES: dict[str, Any] = {"fused": Fused, "local": Local}
 LEAST = {
@@ -45,6 +55,8 @@ LEAST = {
     "data.clients": 1,
     "data.label_holder": -1,
     "model.hidden": 1,
+    "privacy.key_holder": 0,
+    "privacy.neighbours": 0,
     "run.checkpoint_every": 0,
     "run.evaluate_every": 1,
     "run.seed": 0,
@@ -65,6 +77,18 @@ Engine = Callable[[Problem, Rows | Columns, Algorithm, int], Runtime]
 """Makes a runtime for a problem, its clients, a method and a seed."""
 
 
+def engine_of(config: cfg.Config) -> Engine:
+    """The runtime that a config names; where sums are hidden, the one that moves real messages."""
+    if not hides_sums(config):
+        made: Engine = RUNTIMES[config.run.runtime]
+        return made
+
+    def hidden(p: Problem, clients: Rows | Columns, algorithm: Algorithm, seed: int) -> Runtime:
+        return Local(p, clients, algorithm, seed, sums=simulated(config, clients.count))
+
+    return hidden
+
+
 def build(
     config: cfg.Config,
     dataset: Dataset | None = None,
@@ -81,7 +105,7 @@ def build(
     dataset = dataset or load_dataset(config)
     clients = clients or share_out(config.data, dataset, config.run.seed)
     problem = _problem(config, dataset, clients)
-    config = _calibrated(config, problem, clients, engine or RUNTIMES[config.run.runtime])
+    config = _calibrated(config, problem, clients, engine or engine_of(config))
     return _job(config, dataset, clients, problem)
 
 
@@ -140,9 +164,30 @@ def _check_ranges(config: cfg.Config) -> None:
             raise UserError(f"algorithm.{name}.rise = {step.rise}: it must be at least 0")
         if step and not 0 <= step.cool <= 1:
             raise UserError(f"algorithm.{name}.cool = {step.cool}: it must lie in [0, 1]")
+    _check_privacy(config)
     penalty = np.atleast_1d(config.problem.penalty)
     if not penalty.size or not (penalty > 0).all():
         raise UserError(f"problem.penalty = {config.problem.penalty}: it must be positive")
+
+
+def _check_privacy(config: cfg.Config) -> None:
+    """Settings of hidden sums that make no sense, alone or together."""
+    chosen = config.privacy
+    if chosen.secure_sum and chosen.homomorphic:
+        raise UserError(
+            "privacy.secure_sum and privacy.homomorphic hide the same sums in two ways: choose one "
+            "(secure_sum, unless a key holder is wanted)"
+        )
+    if chosen.threshold and not 0.5 < chosen.threshold <= 1:
+        raise UserError(
+            f"privacy.threshold = {chosen.threshold:g}: it must lie above 0.5 and not above 1; 0 "
+            "leaves it open"
+        )
+    if chosen.homomorphic and config.data.split == "feature":
+        raise UserError(
+            "privacy.homomorphic adds up messages of clients that hold rows: with data.split = "
+            '"feature" use privacy.secure_sum'
+        )
 
 
 def _warn_open(problem: Problem) -> None:

@@ -73,11 +73,6 @@ class RowClient:
         del phase
         return {SERVER: self._reply(self._rows, request)}
 
-    def silence(self, request: Request) -> Message:
-        """What a round adds up to in which nobody answers: nothing, in the shape of a message."""
-        shapes = jax.eval_shape(self._reply, self._rows, request._replace(turnout=()))
-        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-
 
 class ColumnClient:
     """Holds one party's columns; labels and the like too, unless one other party keeps them."""
@@ -123,7 +118,7 @@ class ColumnClient:
     def _on_share(self, request: dict[str, Any], batch: Batch) -> Outgoing:
         self._slopes = None
         h = self._local(request["w"], batch["x"])
-        return self._exchange.send(int(request["round"]), h, self._readers)
+        return self._exchange.send(h, self._readers)
 
     def _on_head(self, request: dict[str, Any], batch: Batch) -> Outgoing:
         if self.number != self._label_holder:

@@ -123,6 +123,8 @@ class Deploy:
     """The run goes on while so many sites with rows live; 0: more than half."""
     timeout: float = 60.0
     """Seconds that a site has for an answer."""
+    align: bool = True
+    """Parties with columns whose ids differ find the rows that all have; false: refused."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any
 
 import jax
 
-from fedssca.build import RUNTIMES, Job, build
+from fedssca.build import Job, build, engine_of
 from fedssca.config import Config, absolute, parse, render
+from fedssca.privacy.wiring import wire_of
 from fedssca.record import RunDirectory, versions
 from fedssca.simulate import Result, simulate
 
@@ -24,7 +25,8 @@ def train(job: Job, **hooks: Any) -> Result:
     said: dict[str, Any] = {
         "test": job.dataset.test,
         "evaluate_every": config.run.evaluate_every,
-        "runtime": RUNTIMES[config.run.runtime],
+        "runtime": engine_of(config),
+        "wire": wire_of(config),
         "probes": config.algorithm.probes,
     }
     return simulate(

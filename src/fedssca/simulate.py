@@ -104,6 +104,7 @@ def simulate(
     evaluate_at: Sequence[int] = (),
     runtime: Callable[[Problem, Rows | Columns, Algorithm, int], Runtime] = Fused,
     judge: Evaluator | None = None,
+    wire: Callable[[Problem, Rows | Columns, Algorithm], Traffic] = traffic,
     probes: int = 0,
     resume: Checkpoint | None = None,
     earlier: Sequence[Row] = (),
@@ -116,7 +117,7 @@ def simulate(
     `clients` are rows (or columns) of data; a list of {"x": ..., "y": ...} means one client each.
     The same seed gives the same batches, and the same bits, on every run. `evaluate_at` lists
     rounds to evaluate instead of every `evaluate_every`-th; `judge` evaluates, in place of a new
-    one for `clients` and `test`. `probes` messages were
+    one for `clients` and `test`; `wire` says what a round sends. `probes` messages were
     spent on calibration and are counted; `resume` goes on from a checkpoint whose rows were
     `earlier`; `on_row` and `on_checkpoint` see rows and checkpoints as they come.
 
@@ -135,8 +136,8 @@ def simulate(
         raise UserError("clients that stream have a runtime of their own: leave runtime out")
     engine = stream or runtime(problem, parties, algorithm, seed)
     judge = judge or evaluator(problem, judged, test)
-    wire = traffic(problem, parties, algorithm)
-    probing = traffic(problem, parties, probe(problem, algorithm.batch)) if probes else wire
+    round_ = wire(problem, parties, algorithm)
+    probing = wire(problem, parties, probe(problem, algorithm.batch)) if probes else round_
     at = resume or Checkpoint(algorithm.init(problem.start), Keeper(), 0.0)
     begun, last, keeper = time.perf_counter() - at.seconds, rounds - 1, replace(at.keeper)
     rows = list(earlier)
@@ -146,7 +147,7 @@ def simulate(
         done = int(state.round)
         over = stream is not None and stream.ended is not None
         if (done in chosen or over) and _new(rows, done):
-            row = state_row(state) | judge.row(state.w) | _sent(wire, done, probing, probes)
+            row = state_row(state) | judge.row(state.w) | _sent(round_, done, probing, probes)
             rows.append(row | {"seconds": time.perf_counter() - begun})
             _check_finite(rows[-1])
             keeper.see(state.w, rows[-1])

@@ -43,6 +43,13 @@ CASES = {
     "client loss": ["problem.constraint=[{kind='client_loss', limit=1.9}]"],
     "recall": ["problem.constraint=[{kind='recall', limit=0.2, positive=3}]"],
     "primal-dual": [*LIMIT, "algorithm.name=primal-dual"],
+    "hidden columns": [*LIMIT, *COLUMNS, "privacy.secure_sum=true"],
+    "hidden, one label holder": [
+        *COLUMNS,
+        *LIMIT,
+        "data.label_holder=1",
+        "privacy.secure_sum=true",
+    ],
     "double precision": [*LIMIT, *COLUMNS, "run.precision=float64"],
 }
 

@@ -14,7 +14,7 @@ from fedssca.deploy.census import Asked, Census, Facts, joined_moments
 from fedssca.deploy.sheet import Sheet
 from fedssca.errors import UserError
 
-__all__ = ["Holding"]
+__all__ = ["Holding", "digest"]
 
 MOST_GROUPS = 1000
 
@@ -34,11 +34,6 @@ class Holding:
         if sheet.y is None and not asked["columns"]:
             raise UserError(
                 f"no label column: set label in site.toml to one of {', '.join(sheet.features)}"
-            )
-        if asked["columns"] and sheet.ids is None:
-            raise UserError(
-                "parties that hold columns need ids of their rows: set id in site.toml to the "
-                "column that names them (NPZ: an array ids)"
             )
 
     def facts(self, secure: bool) -> Facts:
@@ -67,9 +62,9 @@ class Holding:
             if asked["counted"]:
                 said["counts"] = self._counts()
         if asked["columns"]:
-            said["ids"] = _digest(asked["run"], sheet.ids, sheet.test and sheet.test.ids)
+            said["ids"] = digest(asked["run"], sheet.ids, sheet.test and sheet.test.ids)
             if sheet.y is not None:
-                said["y"] = _digest(asked["run"], sheet.y.astype(str), None)
+                said["y"] = digest(asked["run"], sheet.y.astype(str), None)
                 if rows is not None:
                     said["test_rows"] = np.flatnonzero(~rows).tolist()
         if sheet.x is not None and not sheet.scale and _bytes(sheet):
@@ -105,9 +100,7 @@ class Holding:
         """New rows, encoded as the training rows were, and what peers may know of them."""
         if sheet.features != self._sheet.features:
             raise UserError(f"the new rows have other columns: {', '.join(sheet.features[:5])}")
-        if sheet.ids is None:
-            raise UserError("the new rows have no ids: parties could not tell them apart")
-        ids = _digest(self._asked["run"], sheet.ids, None)
+        ids = digest(self._asked["run"], sheet.ids, None)
         own = {"x": self._features(sheet, self._alone(census))}
         return own, {"rows": sheet.rows, "ids": ids}
 
@@ -194,7 +187,7 @@ def _moments(values: Array) -> list[float]:
     return [float(len(exact)), mean, 0.0 if (exact == exact[0]).all() else spread]
 
 
-def _digest(run: str, values: Any, more: Any) -> str:
+def digest(run: str, values: Any, more: Any) -> str:
     """A fingerprint of a column in its order, of no use in another run."""
     text = "\0".join([run, *map(str, values), *(() if more is None else map(str, more))])
     return hashlib.sha256(text.encode()).hexdigest()

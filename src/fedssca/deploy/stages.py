@@ -25,11 +25,23 @@ from fedssca.build import Job
 from fedssca.calibrate import probe
 from fedssca.client import SERVER, ColumnClient, Outgoing, RowClient
 from fedssca.data import Columns, Rows
+from fedssca.exchange import Exchange, Pairwise
 from fedssca.metrics import CHUNK, added, everything, full_passes, held_out, shapes
 from fedssca.problem import Array, Batch, Problem, Terms
 from fedssca.surrogate import gradients
 
-__all__ = ["STAGES", "Shapes", "Stage", "algorithm_of", "phases_of", "shapes_of", "stage"]
+__all__ = [
+    "PASSED",
+    "STAGES",
+    "Shapes",
+    "Stage",
+    "algorithm_of",
+    "blind",
+    "phases_of",
+    "readers_of",
+    "shapes_of",
+    "stage",
+]
 
 Part = dict[str, np.ndarray]
 STAGES = ("probe", "train", "measure", "slope", "predict")
@@ -47,6 +59,21 @@ class Shapes(NamedTuple):
 
     asked: Any
     answer: Any
+    shared: Any = ()
+    """What it answers in the phase "share"."""
+
+
+PASSED = {
+    "h": jax.ShapeDtypeStruct((-1,), np.uint64),
+    "seal": jax.ShapeDtypeStruct((-1,), np.uint8),
+}
+"""What the server passes on to a reader of hidden h_i: their sum, which it cannot read."""
+
+
+def blind(job: Job) -> bool:
+    """The parties hide their h_i: only the sum reaches those who need it."""
+    split = job.problem.vertical
+    return job.config.privacy.secure_sum and split is not None and split.additive
 
 
 def slopes(problem: Problem, rows: int) -> Algorithm:
@@ -104,13 +131,14 @@ def shapes_of(name: str, job: Job, number: int) -> Shapes:
         "weights": (),
     }
     speaks = number == speaker_of(clients)
+    shared = _shares(job, name, number)
     if name == "measure":
         asked = whole | {"test": jax.ShapeDtypeStruct((), np.int32)}
         one, _ = _sums_shape(problem, clients)
-        return Shapes(asked, one if speaks else ())
+        return Shapes(asked, one if speaks else (), shared)
     if name == "predict":
         scores = {"scores": jax.ShapeDtypeStruct((-1, job.dataset.classes), w.dtype)}
-        return Shapes(whole, scores if speaks else ())
+        return Shapes(whole, scores if speaks else (), shared)
     request, message = shapes(problem, clients, algorithm_of(name, job))
 
     def piece(block: int) -> Message:
@@ -121,10 +149,35 @@ def shapes_of(name: str, job: Job, number: int) -> Shapes:
         return Message(message.scalars if block == 0 else (), vectors)
 
     own = [0, number + 1] if speaks else [number + 1]
-    return Shapes(whole | {"weights": request.weights}, {block: piece(block) for block in own})
+    answer = {block: piece(block) for block in own}
+    return Shapes(whole | {"weights": request.weights}, answer, shared)
 
 
-def stage(name: str, job: Job, number: int, train: Part, test: Part, new: Part) -> Stage:
+def readers_of(name: str, clients: Columns) -> list[int]:
+    """The parties that need the h_i of all in a stage."""
+    return [speaker_of(clients)] if name in ("measure", "predict") else clients.readers
+
+
+def _shares(job: Job, name: str, number: int) -> Any:
+    """Own h under masks; the first reader's with sealed seeds for the others."""
+    if not blind(job):
+        return ()
+    assert isinstance(job.clients, Columns)
+    shared = {"h": jax.ShapeDtypeStruct((-1,), np.uint64)}
+    if number == readers_of(name, job.clients)[0]:
+        shared["seals"] = jax.ShapeDtypeStruct((-1,), np.uint8)
+    return shared
+
+
+def stage(
+    name: str,
+    job: Job,
+    number: int,
+    train: Part,
+    test: Part,
+    new: Part,
+    exchange: Exchange | None = None,
+) -> Stage:
     """The object that answers at site `number`; `new` rows are for predictions."""
     problem, clients = job.problem, job.clients
     if isinstance(clients, Rows):
@@ -135,9 +188,11 @@ def stage(name: str, job: Job, number: int, train: Part, test: Part, new: Part) 
         return Stage(row.handle, _nobody)
     if name in ("measure", "predict"):
         parts = [train, test] if name == "measure" else [new]
-        judge = ColumnJudge(number, job, parts)
+        judge = ColumnJudge(number, job, parts, exchange)
         return Stage(judge.handle, judge.receive)
-    column = ColumnClient(number, problem, algorithm_of(name, job), train, clients.label_holder)
+    column = ColumnClient(
+        number, problem, algorithm_of(name, job), train, clients.label_holder, exchange
+    )
     return Stage(column.handle, column.receive)
 
 
@@ -183,7 +238,7 @@ class ColumnJudge:
     Rows of which nobody has labels are scored.
     """
 
-    def __init__(self, number: int, job: Job, parts: list[Part]) -> None:
+    def __init__(self, number: int, job: Job, parts: list[Part], exchange: Exchange | None) -> None:
         assert job.problem.vertical is not None
         assert isinstance(job.clients, Columns)
         self._split, self._number = job.problem.vertical, number
@@ -191,7 +246,7 @@ class ColumnJudge:
         self._parts = [
             {name: jnp.asarray(column) for name, column in part.items()} for part in parts
         ]
-        self._inbox: dict[int, Array] = {}
+        self._exchange = exchange or Pairwise(number, job.clients.count)
         self._local = jax.jit(self._split.locals[number])
         self._sums = jax.jit(partial(_chunk_sums, job.problem))
         assert self._split.scores is not None
@@ -199,23 +254,17 @@ class ColumnJudge:
 
     def receive(self, sender: int, payload: Any) -> None:
         """Take what a peer sent."""
-        self._inbox[sender] = payload
+        self._exchange.receive(sender, payload)
 
     def handle(self, phase: str, asked: Any) -> Outgoing:
         """Share the chunk's h_i, then (the speaker only) add up."""
         part, index = self._parts[int(asked.get("test", 0))], asked["indices"]
         if phase == "share":
-            self._inbox = {}
             h = self._local(asked["w"], part["x"][index])
-            if self._number == self._speaker:
-                self._inbox[self._number] = h
-                return {}
-            return {self._speaker: h}
+            return self._exchange.send(h, [self._speaker])
         if self._number != self._speaker:
             return {SERVER: ()}
-        hs = [self._inbox.get(i) for i in range(len(self._split.locals))]
-        if missing := [i for i, h in enumerate(hs) if h is None]:
-            raise RuntimeError(f"no h from parties {missing} for this chunk")
+        hs = self._exchange.collect()
         batch = {name: column[index] for name, column in part.items() if name != "x"}
         if not batch:
             return {SERVER: {"scores": self._scores(asked["w0"], hs)}}
