@@ -169,6 +169,7 @@ class Screen:
             bar.start()
             values = "".join(f" {value:+.3f}" for value in row["constraints"][:2])
             numbers = f"F_0 {row['objective']:.4g}" + (f"  F_m{values}" if values else "")
+            numbers += f"  ε {row['epsilon']:.3g}" if "epsilon" in row else ""
             speed = row["round"] / row["seconds"] if row["seconds"] > 0 else 0.0
             bar.update(task, completed=row["round"], numbers=f"{numbers}  {speed:.0f} rounds/s")
 

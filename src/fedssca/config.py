@@ -136,7 +136,8 @@ class Privacy:
     neighbours: int = 0
     """With how many others a client shares masks; 0: all of few, some of many."""
     threshold: float = 0.0
-    """The share of them that must live for a sum to be opened; 0: two thirds."""
+    """The share of clients that must answer, and of neighbours that must live, for a sum to be
+    opened, above 0.5; 0: two thirds (neighbours, where not all are: a majority)."""
     homomorphic: bool = False
     """CKKS in place of masks: the server adds ciphertexts,"""
     key_holder: int = 0

@@ -30,6 +30,11 @@ def check_fit(problem: Problem, clients: Rows | Columns | Streams, algorithm: Al
                 f"but {clients.count} hold data: give participation clients={clients.count}"
             )
     if isinstance(clients, Streams):
+        if algorithm.noise is not None:
+            raise UserError(
+                "clients that stream add no noise: train on rows that are held, or leave the noise "
+                "out"
+            )
         _check_proof(problem, clients)
         return
     if isinstance(clients, Rows):
