@@ -23,7 +23,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/constraints.py cancer
 
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html; with search: $(BIN)/python -m http.server -d site"
 
 clean:

@@ -245,7 +245,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
     pytest.importorskip("mkdocstrings_handlers.python")
     with chdir(ROOT):
         done = subprocess.run(
-            [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-d", str(tmp_path)],
+            [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)],
             capture_output=True,
             text=True,
             timeout=120,

@@ -255,6 +255,4 @@ def _check_keep(name: str, keep: Sequence[str], known: Sequence[str]) -> None:
     for column in keep:
         if column not in known or column in ("x", "y"):
             there = ", ".join(known) or "none"
-            raise UserError(
-                f"{name}: no column {column!r} to keep; name one of its columns: {there}"
-            )
+            raise UserError(f"{name}: no column {column!r} to keep; columns: {there}")
