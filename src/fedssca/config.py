@@ -173,7 +173,7 @@ def parse(text: str, settings: Sequence[str] = (), source: str = "config") -> Co
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{source} is not valid TOML: {error}") from error
+        raise UserError(f"{source} is not valid TOML: {error}; mend that line") from error
     for setting in settings:
         _assign(tree, setting)
     return from_tree(tree)
@@ -206,7 +206,7 @@ def section(kind: Any, text: str, source: str) -> Any:
     try:
         return _build(kind, tomllib.loads(text), Path(source).name)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{source} is not valid TOML: {error}") from error
+        raise UserError(f"{source} is not valid TOML: {error}; mend that line") from error
 
 
 def read(path: Path) -> str:
@@ -215,7 +215,7 @@ def read(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}; check the path"
         ) from error
 
 
@@ -283,7 +283,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         if f.default is f.default_factory is dataclasses.MISSING and f.name not in given
     ]
     if missing:
-        raise UserError(f"{where} lacks {', '.join(missing)}")
+        raise UserError(f"{where} lacks {', '.join(missing)}: add {missing[0]} = ...")
     return kind(**given)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -21,6 +21,10 @@ from fedssca.metrics import Evaluator, Traffic, evaluator, state_row, traffic
 from fedssca.problem import Params, Problem
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.streaming import Streaming
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 __all__ = ["Checkpoint", "Result", "simulate"]
 
@@ -66,6 +70,28 @@ class Result:
     def kkt_residual(self) -> float:
         """How far the returned model is from a KKT point."""
         return float(self.certificate["kkt_residual"])
+
+    def plot(self, **others: Result) -> Figure:
+        """The curves as a matplotlib figure, with limits and the returned model; beside `others`.
+
+        `result.plot(unconstrained=twin).savefig("curves.png")` draws two results.
+        """
+        from fedssca.show import figure
+
+        return figure({"result": self, **others})
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The rows as a table; a constraint named fnr has the columns constraint_fnr (F_m, its
+        limit subtracted), slack_fnr and multiplier_fnr.
+        """
+        from fedssca.show import frame
+
+        return frame(self)
+
+    def _repr_html_(self) -> str:
+        from fedssca.show import html
+
+        return html(self)
 
 
 def simulate(
