@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from browser_helpers import MISSING
 
 from fedssca.compiled import remember
 
@@ -62,3 +64,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: real(item) != beside)
     for item in items:  # tests of one file share what they computed
         item.add_marker(pytest.mark.xdist_group("processes" if real(item) else item.path.name))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """A machine without a browser: say so plainly, beside the skips themselves."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    count = sum(MISSING in str(report.longrepr) for report in skipped)
+    if count:
+        terminalreporter.write_line(f"SKIPPED {count} tests of pages: {MISSING}", yellow=True)

@@ -12,12 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
-from cli_helpers import Shell, files, rows, same_run, weights
+from cli_helpers import Shell, files, result, rows, same_run, weights
 
 from fedssca import UserError, load
+from fedssca.build import build
 from fedssca.config import parse
+from fedssca.data import Rows
+from fedssca.metrics import evaluator
 from fedssca.record import RunDirectory, versions
 from fedssca.runner import load_config
 from fedssca.simulate import _check_finite
@@ -73,7 +77,7 @@ def test_a_run_directory_honours_the_contract(
     out = tmp_path / "out"
     shell.run(out, *settings)
     names = {"checkpoint/state.npz", "config.toml", "curves.png", "metrics.jsonl", "model.npz"}
-    assert set(files(out)) == names | {"result.json"}
+    assert set(files(out)) == names | {"problem.json", "result.json"}
 
     config = load_config(out)
     asked = parse(shell.small.read_text(), settings)
@@ -248,3 +252,23 @@ def test_rows_that_are_not_finite_are_not_kept(bad: dict[str, Any]) -> None:
     _check_finite(good)
     with pytest.raises(UserError, match=f"training diverged: {next(iter(bad))} is .* at round 3"):
         _check_finite(good | bad)
+
+
+def test_every_clients_own_loss_is_written_down(shell: Shell, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shell.run(out, "data.partition=dirichlet", "data.clients=3")
+    job = build(load_config(out))
+    losses = result(out)["client_losses"]
+    assert isinstance(job.clients, Rows)
+    for number, loss in enumerate(losses):
+        own = Rows.of([job.clients.client(number)])
+        row = evaluator(job.problem, own, None).row(jax.numpy.asarray(weights(out)))
+        assert loss == pytest.approx(row["train_cost"], rel=1e-5)
+    sizes = np.array(job.clients.sizes)
+    mean = np.dot(losses, sizes) / sizes.sum()
+    assert mean == pytest.approx(result(out)["train_cost"], rel=1e-5)
+
+
+def test_no_losses_of_parties_with_columns(shell: Shell, tmp_path: Path) -> None:
+    shell.run(tmp_path / "out", "data.split=feature", "data.clients=2")
+    assert "client_losses" not in result(tmp_path / "out")

@@ -1,21 +1,46 @@
 """From the clients' payloads to one message: `encode` runs at the client, `decode` at the server.
 
-The two halves of a mechanism stand together, so that privacy wrappers change both at once.
+What clients with rows answer is added up by `Sums`, in as many exchanges as that takes: `in_clear`
+takes one; `privacy.secure_sum` and `privacy.homomorphic` take more, and show the server less. The
+two halves of a mechanism stand together, so that they change together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedssca.algorithm import Algorithm, Message, Request
 from fedssca.problem import Array, Batch, Vertical
 
-__all__ = ["Aggregator", "blocks", "open_collection", "plain_sum"]
+__all__ = [
+    "Adder",
+    "Aggregator",
+    "Answerer",
+    "Arrays",
+    "Ask",
+    "Gathered",
+    "Sums",
+    "blocks",
+    "complete",
+    "in_clear",
+    "open_collection",
+    "plain_sum",
+]
+
+Arrays: TypeAlias = dict[str, np.ndarray]
+"""What one exchange sends to a client, or brings back from it: arrays by name."""
+
+Ask: TypeAlias = Callable[[str, Mapping[int, Arrays]], Mapping[int, Any]]
+"""(phase, what each client is sent) -> what came back, from those who answered.
+
+A runtime gives it to the server's half. In the phase "reply" it adds the round's request."""
 
 
 class Aggregator(NamedTuple):
@@ -26,12 +51,66 @@ class Aggregator(NamedTuple):
 
 
 def add(left: Message, right: Message) -> Message:
-    """Leaf by leaf."""
-    return jax.tree.map(jnp.add, left, right)
+    """Leaf by leaf, in numpy where both are at home there."""
+    return jax.tree.map(operator.add, left, right)
 
 
 plain_sum = Aggregator(encode=lambda message: message, decode=lambda _, all: reduce(add, all))
 """Messages in the clear, added in the order of the clients."""
+
+
+class Gathered(NamedTuple):
+    """The sum of messages, and whose they are."""
+
+    total: Any
+    who: tuple[int, ...]
+
+
+class Answerer(Protocol):
+    """A client's half: all that leaves the client goes through here."""
+
+    def handle(self, phase: str, asked: Arrays, answer: Callable[[], Any]) -> Any:
+        """What goes to the server; `answer` computes the client's message."""
+
+
+class Adder(Protocol):
+    """The server's half."""
+
+    def gather(self, ask: Ask, asked: Sequence[int], like: Any) -> Gathered:
+        """What the messages of those who answer add up to; `like` has a message's shapes."""
+
+
+class Sums(NamedTuple):
+    """Both halves of a way to add up."""
+
+    client: Callable[[int], Answerer]
+    """A client's number -> its half, for all rounds."""
+    server: Callable[[], Adder]
+
+
+def complete(found: Mapping[int, Arrays], *names: str) -> dict[int, Arrays]:
+    """The answers that have all of these arrays; others count as none."""
+    return {who: said for who, said in found.items() if set(names) <= said.keys()}
+
+
+class _Open:
+    def handle(self, phase: str, asked: Arrays, answer: Callable[[], Any]) -> Any:
+        del phase, asked
+        return answer()
+
+
+class _Clear:
+    def gather(self, ask: Ask, asked: Sequence[int], like: Any) -> Gathered:
+        found = ask("reply", {number: {} for number in asked})
+        if not found:
+            nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+            return Gathered(nothing, ())
+        who = tuple(number for number in asked if number in found)
+        return Gathered(reduce(add, [found[number] for number in who]), who)
+
+
+in_clear = Sums(client=lambda number: _Open(), server=_Clear)
+"""The server gets every message as it is, and adds them in the order of the clients."""
 
 
 def blocks(split: Vertical) -> Aggregator:

@@ -13,7 +13,7 @@ import numpy as np
 from fedssca import config as cfg
 from fedssca.algorithm import Algorithm
 from fedssca.baselines import sgd
-from fedssca.calibrate import PROBES, calibrate
+from fedssca.calibrate import PROBES, calibrate, probe
 from fedssca.constraints import Constraint, from_config
 from fedssca.curvature import diagonal
 from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample, load
@@ -23,6 +23,14 @@ from fedssca.local_ssca import local_ssca
 from fedssca.loop import Runtime
 from fedssca.models import classifier, linear, mlp
 from fedssca.participation import participation
+from fedssca.privacy.setting import check_amounts, hidden, loudness
+from fedssca.privacy.wiring import (
+    check_columns,
+    hides_columns,
+    hides_sums,
+    simulated,
+    simulated_exchange,
+)
 from fedssca.problem import Problem
 from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.check import check_fit
@@ -33,7 +41,18 @@ from fedssca.ssca import ssca
 from fedssca.steered import steered_ssca
 from fedssca.surrogate import Surrogate, first_order
 
-__all__ = ["RUNTIMES", "Engine", "Job", "build", "load_dataset", "plan", "problem_of", "share_out"]
+__all__ = [
+    "RUNTIMES",
+    "Engine",
+    "Job",
+    "build",
+    "check_names",
+    "engine_of",
+    "load_dataset",
+    "plan",
+    "problem_of",
+    "share_out",
+]
 
 RUNTIMES: dict[str, Any] = {"fused": Fused, "local": Local}
 LEAST = {
@@ -45,6 +64,8 @@ LEAST = {
     "data.clients": 1,
     "data.label_holder": -1,
     "model.hidden": 1,
+    "privacy.key_holder": 0,
+    "privacy.neighbours": 0,
     "run.checkpoint_every": 0,
     "run.evaluate_every": 1,
     "run.seed": 0,
@@ -65,6 +86,20 @@ Engine = Callable[[Problem, Rows | Columns, Algorithm, int], Runtime]
 """Makes a runtime for a problem, its clients, a method and a seed."""
 
 
+def engine_of(config: cfg.Config) -> Engine:
+    """The runtime that a config names; where something is hidden, the one that moves messages."""
+
+    def made(p: Problem, clients: Rows | Columns, algorithm: Algorithm, seed: int) -> Runtime:
+        if not hides_sums(config) and not hides_columns(config, p):
+            runtime: Runtime = RUNTIMES[config.run.runtime](p, clients, algorithm, seed)
+            return runtime
+        sums = simulated(config, clients.count)
+        exchange = simulated_exchange(config, p, clients)
+        return Local(p, clients, algorithm, seed, sums=sums, exchange=exchange)
+
+    return made
+
+
 def build(
     config: cfg.Config,
     dataset: Dataset | None = None,
@@ -77,17 +112,17 @@ def build(
     `clients` given nothing is shared out, and `engine` probes them in place of the config's
     runtime.
     """
-    _check_names(config)
+    check_names(config)
     dataset = dataset or load_dataset(config)
     clients = clients or share_out(config.data, dataset, config.run.seed)
     problem = problem_of(config, dataset, clients)
-    config = _calibrated(config, problem, clients, engine or RUNTIMES[config.run.runtime])
+    config = _calibrated(config, problem, clients, engine or engine_of(config))
     return _job(config, dataset, clients, problem)
 
 
 def plan(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> Job:
     """The same for step sizes as they are: nothing is probed, and `build` does the warning."""
-    _check_names(config)
+    check_names(config)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _job(config, dataset, clients, problem_of(config, dataset, clients))
@@ -114,8 +149,11 @@ def problem_of(
 def _job(config: cfg.Config, dataset: Dataset, clients: Rows | Columns, problem: Problem) -> Job:
     algorithm = _in_cohorts(config, clients, _algorithm(config, problem))
     check_fit(problem, clients, algorithm)
-    if isinstance(clients, Columns) and clients.collection == "open":
-        _warn_open(problem)
+    algorithm = hidden(config, problem, clients, algorithm, config.algorithm.probes)
+    if isinstance(clients, Columns):
+        check_columns(config, problem, clients)
+        if clients.collection == "open":
+            _warn_open(problem)
     return Job(config, dataset, clients, problem, algorithm)
 
 
@@ -126,8 +164,8 @@ def choose(table: dict[str, Any], name: str, key: str) -> Any:
     return table[name]
 
 
-def _check_names(config: cfg.Config) -> None:
-    """Ranges, and names that are chosen from a list."""
+def check_names(config: cfg.Config) -> None:
+    """Ranges, and names that are chosen from a list: what can be said before any data is read."""
     _check_ranges(config)
     choose(RUNTIMES, config.run.runtime, "run.runtime")
     choose({"float32": 0, "float64": 0}, config.run.precision, "run.precision")
@@ -147,9 +185,31 @@ def _check_ranges(config: cfg.Config) -> None:
             raise UserError(f"algorithm.{name}.rise = {step.rise}: it must be at least 0")
         if step and not 0 <= step.cool <= 1:
             raise UserError(f"algorithm.{name}.cool = {step.cool}: it must lie in [0, 1]")
+    _check_privacy(config)
+    check_amounts(config.privacy)
     penalty = np.atleast_1d(config.problem.penalty)
     if not penalty.size or not (penalty > 0).all():
         raise UserError(f"problem.penalty = {config.problem.penalty}: it must be positive")
+
+
+def _check_privacy(config: cfg.Config) -> None:
+    """Settings of hidden sums that make no sense, alone or together."""
+    chosen = config.privacy
+    if chosen.secure_sum and chosen.homomorphic:
+        raise UserError(
+            "privacy.secure_sum and privacy.homomorphic hide the same sums in two ways: choose one "
+            "(secure_sum, unless a key holder is wanted)"
+        )
+    if chosen.threshold and not 0.5 < chosen.threshold <= 1:
+        raise UserError(
+            f"privacy.threshold = {chosen.threshold:g}: it must lie above 0.5 and not above 1; 0 "
+            "leaves it open"
+        )
+    if chosen.homomorphic and config.data.split == "feature":
+        raise UserError(
+            "privacy.homomorphic adds up messages of clients that hold rows: with data.split = "
+            '"feature" use privacy.secure_sum'
+        )
 
 
 def _warn_open(problem: Problem) -> None:
@@ -180,12 +240,17 @@ def _calibrated(
         wanted.append(chosen.opening)
     if chosen.name != "ssca" or None not in wanted:
         return config
+
+    def asked(probing: Algorithm) -> Algorithm:
+        return as_asked(config, problem, clients, probing)
+
     if chosen.batch <= (min(clients.sizes) if isinstance(clients, Rows) else clients.total):
         found = calibrate(
             problem,
             chosen.batch,
             chosen.rounds,
-            lambda probe: engine(problem, clients, _in_cohorts(config, clients, probe), run.seed),
+            lambda probing: engine(problem, clients, asked(probing), run.seed),
+            noise=loudness(asked(probe(problem, chosen.batch)), clients),
             **{
                 name: step.a
                 for name, step in (("rho", chosen.rho), ("gamma", chosen.gamma))
@@ -202,6 +267,15 @@ def _calibrated(
             probes=PROBES,
         )
     return dataclasses.replace(config, algorithm=chosen)
+
+
+def as_asked(
+    config: cfg.Config, problem: Problem, clients: Rows | Columns, probing: Algorithm
+) -> Algorithm:
+    """The probing rounds in cohorts and under noise, where the run itself is; that will warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return hidden(config, problem, clients, _in_cohorts(config, clients, probing), PROBES)
 
 
 def _in_cohorts(config: cfg.Config, clients: Rows | Columns, algorithm: Algorithm) -> Algorithm:

@@ -30,7 +30,7 @@ def nothing(sent: Mapping[int, Any], readers: Sequence[int]) -> Outgoing:
 class Exchange(Protocol):
     """A party's end of it; one object for all rounds."""
 
-    def send(self, round_: int, h: Array, readers: Sequence[int]) -> Outgoing:
+    def send(self, h: Array, readers: Sequence[int]) -> Outgoing:
         """Begin a round: own h_i goes out, for `readers` to use."""
 
     def receive(self, sender: int, payload: Any) -> None:
@@ -55,9 +55,8 @@ class Pairwise:
         self._number, self._parties = number, parties
         self._inbox: dict[int, Array] = {}
 
-    def send(self, round_: int, h: Array, readers: Sequence[int]) -> Outgoing:
+    def send(self, h: Array, readers: Sequence[int]) -> Outgoing:
         """To every reader but myself."""
-        del round_
         self._inbox = {self._number: h}
         return {reader: h for reader in readers if reader != self._number}
 

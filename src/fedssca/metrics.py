@@ -30,6 +30,8 @@ class Evaluator(NamedTuple):
     """w -> gradients of F_0..F_M over all training rows, (M+1, d)."""
     over: Callable[[Rows | Columns], Evaluator]
     """The same passes, compiled once, over other training rows of the same shape."""
+    losses: Callable[[Array], list[float | None]] | None = None
+    """w -> the mean cost over each client's own rows; None where that is not to be known."""
 
 
 def evaluator(
@@ -39,15 +41,40 @@ def evaluator(
     passes = full_passes(problem)
     held = held_out(test)
 
-    def on(own: Batch, total: int) -> Evaluator:
+    def on(own: Batch, total: int, count: int) -> Evaluator:
         def sums(w: Array) -> Sums:
             means, rates = passes.sums(w, own)
             return Sums(means, rates, None if held is None else passes.sums(w, held)[1])
 
         judge = judge_of(problem, train, lambda: total, sums, lambda w: passes.jacobian(w, own))
-        return judge._replace(over=lambda other: on(training(other), other.total))
+        return judge._replace(
+            over=lambda other: on(training(other), other.total, other.count),
+            losses=(lambda w: client_losses(problem, w, own, count)) if by_rows else None,
+        )
 
-    return on(training(train), train.total)
+    by_rows = isinstance(train, Rows)
+    return on(training(train), train.total, train.count)
+
+
+def client_losses(problem: Problem, w: Array, rows: Batch, count: int) -> list[float | None]:
+    """F_i(w), the mean cost over the rows of client i, for each of `count` clients."""
+
+    @jax.jit
+    def sums(w: Array, rows: Batch) -> Array:
+        return _over(rows, lambda chunk: part(w, chunk))
+
+    def part(w: Array, chunk: Batch) -> Array:
+        ((_, top, bottom),) = problem.measure(w, chunk)["cost"]
+        pair = jnp.stack([top, bottom], axis=1) * chunk["weight"].astype(w.dtype)[:, None]
+        return jax.ops.segment_sum(pair, jnp.maximum(chunk["client"], 0), count)
+
+    return [mean_cost(pair) for pair in np.asarray(sums(w, rows), float)]
+
+
+def mean_cost(pair: np.ndarray) -> float | None:
+    """Cost and number of rows as a mean; None of no rows."""
+    top, bottom = pair
+    return float(top / bottom) if bottom > 0 else None
 
 
 Pairs: TypeAlias = dict[str, list[Array]]
@@ -240,14 +267,7 @@ def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> 
     split, count, rows = problem.vertical, clients.count, algorithm.batch
     top = w.dtype.itemsize * len(split.blocks[0])
     down = count * (_bytes(asked) - _bytes(w) + 4 * rows + top) + _bytes(w) - top
-    hs = [
-        jax.eval_shape(
-            h,
-            jax.ShapeDtypeStruct((len(split.blocks[i + 1]),), w.dtype),
-            jax.ShapeDtypeStruct((rows, len(split.features[i])), batch["x"].dtype),
-        )
-        for i, h in enumerate(split.locals)
-    ]
+    hs = shares(problem, clients, rows)
     if clients.collection == "open":
         columns = {
             name: shape for name, shape in batch.items() if name not in ("x", "weight", "client")
@@ -266,6 +286,20 @@ def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> 
         return Traffic(_bytes(message), down, (count - 1) * _bytes(hs))
     others = _bytes([h for i, h in enumerate(hs) if i != holder])
     return Traffic(_bytes(message), down, others * (1 + problem.combine.shape[1]))
+
+
+def shares(problem: Problem, clients: Columns, rows: int) -> list[Any]:
+    """The shapes of the h_i of so many rows."""
+    split, kind = problem.vertical, clients.columns["x"].dtype
+    assert split is not None
+    return [
+        jax.eval_shape(
+            h,
+            jax.ShapeDtypeStruct((len(split.blocks[i + 1]),), problem.start.dtype),
+            jax.ShapeDtypeStruct((rows, len(split.features[i])), kind),
+        )
+        for i, h in enumerate(split.locals)
+    ]
 
 
 def shapes(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> tuple[Any, Any]:

@@ -8,14 +8,18 @@ from typing import Any
 
 import jax
 
-from fedssca.build import RUNTIMES, Job, build
-from fedssca.config import Config, absolute, parse, render
+from fedssca.build import Job, build, engine_of
+from fedssca.config import Config, Privacy, absolute, parse, render
+from fedssca.metrics import Evaluator, evaluator
+from fedssca.privacy.wiring import wire_of
 from fedssca.record import RunDirectory, versions
 from fedssca.simulate import Result, simulate
 
 __all__ = ["carry_out", "execute", "load_config", "train"]
 
 Row = dict[str, Any]
+MOST_LOSSES = 1000
+"""Clients up to which everyone's own loss is written down."""
 
 
 def train(job: Job, **hooks: Any) -> Result:
@@ -24,7 +28,8 @@ def train(job: Job, **hooks: Any) -> Result:
     said: dict[str, Any] = {
         "test": job.dataset.test,
         "evaluate_every": config.run.evaluate_every,
-        "runtime": RUNTIMES[config.run.runtime],
+        "runtime": engine_of(config),
+        "wire": wire_of(config),
         "probes": config.algorithm.probes,
     }
     return simulate(
@@ -65,11 +70,18 @@ def _execute(
 
 
 def carry_out(
-    job: Job, out: Path, resume: bool, on_row: Callable[[Row], None], **hooks: Any
+    job: Job,
+    out: Path,
+    resume: bool,
+    on_row: Callable[[Row], None],
+    judge: Evaluator | None = None,
+    **hooks: Any,
 ) -> dict[str, Any]:
     """Train a built job and fill its run directory; `hooks` add to the arguments of `simulate`."""
     config = job.config
+    judge = judge or evaluator(job.problem, job.clients, job.dataset.test)
     folder = RunDirectory.open(out) if resume else RunDirectory.create(out, render(config))
+    folder.save_problem(facts(job))
     start = folder.load_state(job.algorithm.init(job.problem.start)) if resume else None
     earlier = folder.keep_rows(int(start.state.round) if start else -1) if resume else []
     for row in earlier:
@@ -81,6 +93,7 @@ def carry_out(
 
     result = train(
         job,
+        judge=judge,
         resume=start,
         earlier=earlier,
         on_row=record,
@@ -91,18 +104,43 @@ def carry_out(
     folder.save_model(w=result.w, w_last=result.last)
     return folder.save_result(
         result.final
+        | result.privacy
         | {
             "feasible": result.feasible,
             "kkt_residual": result.kkt_residual,
             "certificate": result.certificate,
             "notes": result.notes,
             "last": result.rows[-1],
-            "constraint_names": list(job.problem.names),
-            "limits": job.problem.limits.tolist(),
+            **limits_of(job),
+            **own_losses(job, judge, result),
             "seed": config.run.seed,
             "versions": versions(),
         }
     )
+
+
+def limits_of(job: Job) -> dict[str, Any]:
+    """Names and limits of the constraints."""
+    return {
+        "constraint_names": list(job.problem.names),
+        "limits": job.problem.limits.tolist(),
+    }
+
+
+def facts(job: Job) -> dict[str, Any]:
+    """What is known of a run before its first round, for those who watch it."""
+    return limits_of(job) | {
+        "parameters": job.problem.dimension,
+        "clients": job.clients.count,
+        "rows": job.clients.total,
+    }
+
+
+def own_losses(job: Job, judge: Evaluator, result: Result) -> dict[str, Any]:
+    """`client_losses` of the returned model: of few clients, and where nothing is to be hidden."""
+    if judge.losses is None or job.clients.count > MOST_LOSSES or job.config.privacy != Privacy():
+        return {}
+    return {"client_losses": judge.losses(jax.numpy.asarray(result.w))}
 
 
 def load_config(path: Path) -> Config:

@@ -20,7 +20,10 @@ import numpy as np
 __all__ = ["Letter", "WireError", "arrays_of", "decode", "encode", "note", "read_note", "tree_of"]
 
 MAGIC, VERSION = b"FSSC", 1
-DTYPES = ("float32", "float64", "int32", "int64", "uint8", "uint32", "bool", "int8", "float16")
+DTYPES = (
+    *("float32", "float64", "int32", "int64", "uint8"),
+    *("uint32", "bool", "int8", "float16", "uint64"),
+)
 """A dtype's code on the wire is its place here: add at the end only."""
 MOST_ARRAYS, MOST_DIMS, MOST_NAME, MOST_BYTES = 4096, 8, 255, 1 << 31
 HEAD = struct.Struct("<4sBB16sqH")

@@ -13,6 +13,7 @@ from fedssca.deploy.crew import Answer
 from fedssca.deploy.party import Party, Post
 from fedssca.deploy.share import give_out, site_names
 from fedssca.deploy.sheet import read_source
+from fedssca.privacy.keys import directory_of
 
 RUN = bytes(range(16))
 Tamper = Callable[[str, bytes, bytes], Any]
@@ -23,16 +24,18 @@ class Loopback:
     """A `Link` to parties in this process; `tamper` may change what they answer."""
 
     def __init__(self, parties: Mapping[str, Party], tamper: Tamper | None = None) -> None:
-        self._parties, self._tamper = parties, tamper
+        self.parties, self._tamper = parties, tamper
         self.peer_letters: list[bytes] = []
         self.answers: list[bytes] = []
+        self.letters: list[bytes] = []
 
     def ask(self, letters: Mapping[str, bytes], timeout: float) -> Mapping[str, Answer]:
         del timeout
         answers = {}
         for site, data in letters.items():
             begun = time.perf_counter()
-            back: Any = self._parties[site].handle(data, self._poster(site))
+            self.letters.append(data)
+            back: Any = self.parties[site].handle(data, self._poster(site))
             if self._tamper:
                 back = self._tamper(site, data, back)
             error = "timed out" if back is None else ""
@@ -46,14 +49,18 @@ class Loopback:
             del timeout
             for peer, data in letters.items():
                 self.peer_letters.append(data)
-                self._parties[peer].receive(sender, data)
+                self.parties[peer].receive(sender, data)
 
         return post
 
 
 def parties(files: list[Path], secure: bool = True) -> dict[str, Party]:
     names = site_names(len(files))
-    return {name: Party(name, read_source(f), secure) for name, f in zip(names, files, strict=True)}
+    known = dict(zip(names, directory_of(len(files)), strict=True))
+    return {
+        name: Party(name, read_source(f), secure, lambda _, name=name: known[name])
+        for name, f in zip(names, files, strict=True)
+    }
 
 
 def deployed(

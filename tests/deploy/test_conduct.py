@@ -11,7 +11,10 @@ from fedssca.config import parse
 from fedssca.runner import execute
 from tests.deploy.loopback import deployed
 
-pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:convergence is not guaranteed"),
+    pytest.mark.filterwarnings("ignore:the sum of two parties"),
+]
 BASE = """
 [data]
 name = "digits"
@@ -43,6 +46,13 @@ CASES = {
     "client loss": ["problem.constraint=[{kind='client_loss', limit=1.9}]"],
     "recall": ["problem.constraint=[{kind='recall', limit=0.2, positive=3}]"],
     "primal-dual": [*LIMIT, "algorithm.name=primal-dual"],
+    "hidden columns": [*LIMIT, *COLUMNS, "privacy.secure_sum=true"],
+    "hidden, one label holder": [
+        *COLUMNS,
+        *LIMIT,
+        "data.label_holder=1",
+        "privacy.secure_sum=true",
+    ],
     "double precision": [*LIMIT, *COLUMNS, "run.precision=float64"],
 }
 

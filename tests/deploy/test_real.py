@@ -28,11 +28,12 @@ from fedssca.sampling import batch_indices
 pytest.importorskip("nvflare", reason="needs the deploy extra: pip install 'fedssca[deploy]'")
 psutil = pytest.importorskip("psutil")
 
+from fedssca.deploy.conduct import Conductor, Order  # noqa: E402
 from fedssca.deploy.kit import Kit, running  # noqa: E402
 from fedssca.deploy.local import Field, field  # noqa: E402
 from fedssca.deploy.project import Project, provision  # noqa: E402
 from fedssca.deploy.submit import Desk, Follower, Ticket, follow, open_desk  # noqa: E402
-from tests.deploy.loopback import deployed  # noqa: E402
+from tests.deploy.loopback import RUN, Loopback, deployed, parties  # noqa: E402
 
 pytestmark = [
     pytest.mark.processes,
@@ -112,7 +113,8 @@ def rows_yard() -> Iterator[Yard]:
 @pytest.fixture(scope="module")
 def columns_yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     spy = tmp_path_factory.mktemp("spy")
-    environment = {"FEDSSCA_SPY": str(spy), "PYTHONPATH": str(SPY)}
+    path = os.pathsep.join(filter(None, [str(SPY), os.environ.get("PYTHONPATH")]))
+    environment = {"FEDSSCA_SPY": str(spy), "PYTHONPATH": path}
     with (
         field(parse(columns(BASE)), 3, environment=environment) as made,
         open_desk(made.kits["submit"]) as desk,
@@ -251,6 +253,32 @@ def test_columns_deployed_is_simulated_and_nobody_else_sees_h(
         h = jax.jit(split.locals[party])(own, clients.client(party)["x"][index])
         assert own.tobytes() in seen, "the spy sees what the server sends"
         assert np.asarray(h)[0].tobytes() not in seen
+
+
+def test_scattered_columns_are_aligned(columns_yard: Yard, tmp_path: Path) -> None:
+    config = parse(columns(BASE), ["algorithm.rounds=5", "data.clients=3"])
+    files = columns_yard.field.files
+    before = {name: file.read_text() for name, file in files.items()}
+    try:
+        for name, file in files.items():
+            own, rng = dict(np.load(file.with_suffix(".npz"))), np.random.default_rng(ord(name[-1]))
+            order = {"": rng.permutation(len(own["x"])), "_test": np.arange(len(own["x_test"]))[9:]}
+            if name == "site-2":
+                order[""] = order[""][31:]
+            for key in own.keys() - {"features"}:
+                own[key] = own[key][order["_test" if key.endswith("_test") else ""]]
+            np.savez(file.with_name(f"{name}-scattered.npz"), **own)
+            file.write_text(before[name].replace(name, f"{name}-scattered"))
+        columns_yard.run(config, tmp_path / "real")
+        link = Loopback(parties(list(files.values())))
+        Conductor(Order(config, list(files), RUN), link, tmp_path / "here").run()
+    finally:
+        for name, file in files.items():
+            file.write_text(before[name])
+    aligned = next(line for line in columns_yard.said if "aligned" in line)
+    assert aligned.endswith("rows; site-1 leaves out 31, site-3 leaves out 31")
+    ours, theirs = (np.load(tmp_path / name / "model.npz") for name in ("real", "here"))
+    assert (ours["w_last"] == theirs["w_last"]).all()
 
 
 def test_columns_pause_and_go_on(columns_yard: Yard, tmp_path: Path) -> None:

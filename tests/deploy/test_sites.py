@@ -213,7 +213,7 @@ def test_misfits_of_rows_name_the_site(tmp_path: Path) -> None:
 def test_misfits_of_columns_name_the_site(tmp_path: Path) -> None:
     columns = table()
     files = by_columns(tmp_path, columns)
-    config = parse(BASE, COLUMNS)
+    config = parse(BASE, [*COLUMNS, "deploy.align=false"])
     names = ("id", "size", "town")
     swapped = columns | {"id": [*reversed(columns["id"])]}
     write(tmp_path / "1.csv", {n: swapped[n] for n in names})
@@ -222,6 +222,11 @@ def test_misfits_of_columns_name_the_site(tmp_path: Path) -> None:
     write(tmp_path / "1.csv", {n: columns[n][:50] for n in names})
     with pytest.raises(UserError, match="site-2: it holds rows: 50, site-1 holds 60"):
         run(config, files, tmp_path / "run")
+    write(tmp_path / "1.csv", {n: columns[n] for n in names})
+    with pytest.raises(UserError, match=r"site-2: it has no labels; set data.label_holder = 0"):
+        run(config, files, tmp_path / "run")
+    with pytest.raises(UserError, match=r"site-2: data.label_holder = 1 says"):
+        run(parse(BASE, [*COLUMNS, "data.label_holder=1"]), files, tmp_path / "run")
     files[1].write_text('path = "1.csv"\nignore = ["id"]\n')
     with pytest.raises(UserError, match="site-2: parties that hold columns need ids"):
         run(config, files, tmp_path / "run")

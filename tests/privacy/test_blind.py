@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 
 from fedssca.baselines import sgd
 from fedssca.builders import vertical_problem
+from fedssca.config import parse
 from fedssca.constraints import cross_entropy, loss_at_most
 from fedssca.data.split import Columns
 from fedssca.errors import UserError
@@ -18,6 +22,8 @@ from fedssca.exchange import SERVER
 from fedssca.models import classifier, mlp
 from fedssca.privacy.blind import Blind, check_additive, in_process, relay
 from fedssca.privacy.keys import Forged, directory_of
+from fedssca.privacy.wiring import check_columns, wire_of
+from fedssca.runner import execute
 from fedssca.runtime.local import Local
 from fedssca.schedule import power
 from fedssca.ssca import ssca
@@ -25,6 +31,7 @@ from fedssca.ssca import ssca
 P, N = 6, 40
 rng = np.random.default_rng(0)
 DATA = {"x": rng.normal(size=(N, P)), "y": rng.integers(0, 3, N).astype(np.int32)}
+TWO = (np.arange(3), np.arange(3, 6))
 THREE = (np.array([0, 1]), np.array([2, 5]), np.array([3, 4]))
 
 
@@ -36,9 +43,9 @@ def people(parties: int, run: bytes = b"r" * 16) -> list[Blind]:
     return made
 
 
-def shared(hs: list[np.ndarray], readers: list[int], round_: int = 1) -> tuple[list, dict]:
+def shared(hs: list[np.ndarray], readers: list[int]) -> tuple[list, dict]:
     ends = [one.stage("train") for one in people(len(hs))]
-    sent = {i: ends[i].send(round_, h, readers)[SERVER] for i, h in enumerate(hs)}
+    sent = {i: ends[i].send(h, readers)[SERVER] for i, h in enumerate(hs)}
     return ends, sent
 
 
@@ -101,7 +108,7 @@ def test_boxes_of_others_and_of_other_rounds_do_not_open() -> None:
     changed = first[1] | {"seal": first[1]["seal"] ^ np.uint8(1)}
     with pytest.raises(Forged, match="does not open"):
         ends[1].receive(SERVER, changed)
-    again = {i: ends[i].send(2, h, [0, 1, 2])[SERVER] for i, h in enumerate(hs)}
+    again = {i: ends[i].send(h, [0, 1, 2])[SERVER] for i, h in enumerate(hs)}
     with pytest.raises(Forged, match="does not open"):
         ends[1].receive(SERVER, first[1])
     with pytest.raises(Forged, match="every party's share"):
@@ -111,11 +118,17 @@ def test_boxes_of_others_and_of_other_rounds_do_not_open() -> None:
         ends[1].receive(2, first[1])
 
 
-def test_a_round_is_answered_once() -> None:
-    ends, _ = shared([np.ones((2, 2))] * 2, [0, 1], round_=4)
-    for round_ in (4, 3):
-        with pytest.raises(RuntimeError, match="asked for before"):
-            ends[0].send(round_, np.zeros((2, 2)), [0, 1])
+def test_no_mask_is_used_twice() -> None:
+    """A party that is asked again uses new masks: two answers tell nothing, and fit no sum."""
+    made = people(2)
+    ends = [one.stage("train") for one in made]
+    first = [end.send(np.ones((2, 2)), [0, 1])[SERVER] for end in ends]
+    again = made[1].stage("train").send(np.ones((2, 2)), [0, 1])[SERVER]
+    assert not np.any(again["h"] == first[1]["h"])
+    with pytest.raises(Forged, match="every party's share"):
+        ends[0].receive(SERVER, relay({0: first[0], 1: again}, [0, 1])[0])
+    other = made[0].stage("measure").send(np.ones((2, 2)), [0, 1])[SERVER]
+    assert not np.any(other["h"] == first[0]["h"])
 
 
 def test_forged_keys_are_refused() -> None:
@@ -135,13 +148,13 @@ def test_forged_keys_are_refused() -> None:
     with pytest.raises(Forged, match="there are 3"):
         one.meet({0: offers[0], 1: offers[1]})
     with pytest.raises(RuntimeError, match="no keys of its peers"):
-        Blind(0, 2, b"r" * 16, directory_of(2)[0]).stage("train").send(1, np.ones(2), [0, 1])
+        Blind(0, 2, b"r" * 16, directory_of(2)[0]).stage("train").send(np.ones(2), [0, 1])
 
 
 def test_numbers_too_large_are_refused_before_they_are_masked() -> None:
     ends = [one.stage("train") for one in people(2)]
     with pytest.raises(UserError, match="too large"):
-        ends[0].send(1, np.full((1, 1), 1e9), [0, 1])
+        ends[0].send(np.full((1, 1), 1e9), [0, 1])
 
 
 @pytest.mark.usefixtures("float64")
@@ -160,7 +173,11 @@ def test_training_ends_where_pairwise_training_does(holder: int | None, constrai
     blind = Local(p, clients, algorithm, 3, exchange=in_process(3))
     left, right = plain.advance(start, 6), blind.advance(start, 6)
     np.testing.assert_allclose(left.w, right.w, rtol=1e-8, atol=1e-9)
-    assert blind.bytes_peer == (0 if holder is None else plain.bytes_peer - 6 * 2 * 7 * 4 * 8)
+    config = parse("[privacy]\nsecure_sum = true\n[data]\nsplit = 'feature'")
+    foretold = wire_of(config)(p, clients, algorithm)
+    counted = (blind.bytes_up, blind.bytes_down, blind.bytes_peer)
+    assert counted == tuple(6 * amount for amount in foretold)
+    assert (foretold.peer == 0) == (holder is None)
 
 
 def test_an_additive_head_is_recognised() -> None:
@@ -183,3 +200,41 @@ def test_a_false_declaration_is_refused(same_shape: bool) -> None:
     hs = [jnp.zeros((5, h)) for h in widths]
     with pytest.raises(UserError, match="declared additive"):
         check_additive(p.vertical, p.start[: top.size], hs, {"y": np.zeros(5, np.int32)})
+
+
+RUN = """
+[data]
+name = "digits"
+split = "feature"
+clients = 3
+[model]
+hidden = 4
+[[problem.constraint]]
+kind = "loss"
+limit = 1.9
+[algorithm]
+batch = 50
+rounds = 6
+"""
+
+
+def test_a_run_with_hidden_columns_is_the_plain_one(tmp_path: Path) -> None:
+    plain = execute(parse(RUN), tmp_path / "plain")
+    hidden = execute(parse(RUN, ["privacy.secure_sum=true"]), tmp_path / "hidden")
+    a, b = (np.load(tmp_path / run / "model.npz")["w_last"] for run in ("plain", "hidden"))
+    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert hidden["bytes_peer"] == 0 < plain["bytes_peer"]
+    assert hidden["bytes_up"] > plain["bytes_up"]
+
+
+def test_what_cannot_be_hidden_is_said() -> None:
+    config = parse("[privacy]\nsecure_sum = true\n[data]\nsplit = 'feature'")
+    p = classifier(mlp(P, 4, 3), [], features=TWO)
+    with pytest.warns(UserWarning, match="sum of two parties"):
+        check_columns(config, p, Columns(DATA, TWO))
+    with pytest.raises(UserError, match="hands the h_i to the server"):
+        check_columns(config, p, Columns(DATA, TWO, collection="open"))
+    split = dataclasses.replace(p.vertical, additive=False)
+    with pytest.warns(UserWarning, match="in pairs"):
+        check_columns(config, dataclasses.replace(p, vertical=split), Columns(DATA, TWO))
+    check_columns(parse(""), p, Columns(DATA, TWO))

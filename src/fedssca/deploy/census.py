@@ -9,7 +9,7 @@ every party builds the same problem without seeing a row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
@@ -59,6 +59,8 @@ class Census:
     """Where all hold columns: which rows are for testing, unless those came apart;"""
     held: int
     """and how many rows for testing there are."""
+    left_out: list[int] = field(default_factory=list)
+    """Rows of each party with columns that not all have; none: all brought the same ones."""
 
 
 def question(config: Config, run: str) -> Asked:
@@ -71,6 +73,7 @@ def question(config: Config, run: str) -> Asked:
         "seed": config.run.seed,
         "extra": list(dict.fromkeys(c.column for c in limits if c.column)),
         "counted": any(c.kind not in UNCOUNTED for c in limits),
+        "holder": config.data.label_holder,
         "run": run,
     }
 
@@ -84,8 +87,8 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Asked) -> Census:
             _same(name, "holds rows:", each["all_rows"], first["all_rows"], f"{names[0]} holds")
             if each["ids"] != first["ids"]:
                 raise UserError(
-                    f"{name}: its ids are not those of {names[0]} in the same order; sort both by "
-                    "id and keep the rows that both have"
+                    f"{name}: its ids are not those of {names[0]} in the same order; with "
+                    "deploy.align = true the common rows are found, or use fedssca psi"
                 )
             if not each["secure"]:
                 raise UserError(
@@ -99,6 +102,7 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Asked) -> Census:
         raise UserError("no site has labels: set label in one site.toml")
     labels = _labels(speakers)
     if columns:
+        _check_holder(names, facts, asked["holder"])
         for name, each in speakers:
             _same(name, "has labels", each["y"][:12], speakers[0][1]["y"][:12], "another has")
             _same(name, "counts", each.get("test_rows"), speakers[0][1].get("test_rows"), "not as")
@@ -177,7 +181,10 @@ def _fit_rows(name: str, each: Facts, other: str, first: Facts) -> None:
     for what in ("array", "dtype", "scale"):
         _same(name, f"has {what}", each[what], first[what], f"{other} has")
     for column in set(each.get("kinds", {})) ^ set(first.get("kinds", {})):
-        raise UserError(f"{name}: column {column!r} is text at one site and numbers at {other}")
+        raise UserError(
+            f"{name}: column {column!r} is text at one site and numbers at {other}; "
+            "write it alike at all"
+        )
 
 
 def _same(name: str, what: str, mine: Any, theirs: Any, how: str) -> None:
@@ -185,11 +192,28 @@ def _same(name: str, what: str, mine: Any, theirs: Any, how: str) -> None:
         raise UserError(f"{name}: it {what} {mine}, {how} {theirs}; they must be the same")
 
 
+def _check_holder(names: Sequence[str], facts: Sequence[Facts], holder: int) -> None:
+    """Whoever computes the loss needs labels: the holder of the labels, or all parties."""
+    has = [each["labels"] is not None for each in facts]
+    if holder < 0 and not all(has):
+        raise UserError(
+            f"{names[has.index(False)]}: it has no labels; set data.label_holder = "
+            f"{has.index(True)}, the place of {names[has.index(True)]}"
+        )
+    if holder >= 0 and not has[min(holder, len(has) - 1)]:
+        raise UserError(
+            f"{names[holder]}: data.label_holder = {holder} says that it has the labels; set "
+            f"{has.index(True)}, the place of {names[has.index(True)]}"
+        )
+
+
 def _labels(speakers: Sequence[tuple[str, Facts]]) -> list[Any]:
     kinds = {isinstance(label, str) for _, f in speakers for label in f["labels"]}
     if len(kinds) > 1:
         odd = next(n for n, f in speakers if isinstance(f["labels"][0], str))
-        raise UserError(f"{odd}: its labels are text, those of others are numbers")
+        raise UserError(
+            f"{odd}: its labels are text, those of others are numbers; write them alike"
+        )
     labels = sorted({label for _, f in speakers for label in f["labels"]})
     for name, each in speakers:
         for label in each["labels"]:
@@ -203,7 +227,9 @@ def _labels(speakers: Sequence[tuple[str, Facts]]) -> list[Any]:
 def _union(voices: Sequence[tuple[str, Facts]], kinds_of: Any) -> list[str] | None:
     found = [kinds_of(facts) for _, facts in voices]
     if any((kinds is None) != (found[0] is None) for kinds in found):
-        raise UserError(f"{voices[0][0]}: a constraint's column is text here, numbers elsewhere")
+        raise UserError(
+            f"{voices[0][0]}: a constraint's column is text here, numbers elsewhere; write it alike"
+        )
     return None if found[0] is None else sorted({k for kinds in found for k in kinds})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,21 +18,27 @@ import numpy as np
 from fedssca.algorithm import Algorithm
 from fedssca.build import Job, build, plan
 from fedssca.config import Config, render
+from fedssca.deploy.align import align, same_rows
 from fedssca.deploy.census import Asked, Census, Facts, as_note, blank, merge, question
 from fedssca.deploy.crew import Away, Crew, Link
 from fedssca.deploy.judge import joint_scores, remote_judge
 from fedssca.deploy.party import fingerprint
+from fedssca.deploy.sums import SiteSums
+from fedssca.deploy.table import introduce
 from fedssca.errors import UserError
 from fedssca.loop import Runtime
+from fedssca.privacy.setting import noisy
 from fedssca.record import RunDirectory
-from fedssca.runner import carry_out
+from fedssca.runner import carry_out, load_config
 from fedssca.runtime.nvflare import Deployed
-from fedssca.wire import note, read_note
+from fedssca.wire import Letter, note, read_note
 
 __all__ = ["Conductor", "Order"]
 
 SETTING_UP = 600.0
 """Seconds for reading data and building the problem."""
+SLOWEST = 1000
+"""Ids a second that the slowest site multiplies."""
 
 
 class Order(NamedTuple):
@@ -102,6 +109,8 @@ class Conductor:
         with jax.enable_x64(self._config.run.precision == "float64"):
             census = self._shake_hands()
             job = self._prepare(self._config, census)
+            self._align("new")
+            introduce(self.crew, job, SETTING_UP)
             new = self._everyone("fresh", {"label": self._config.data.label})
             for name, each in zip(self.crew.names, new, strict=True):
                 if each != new[0]:
@@ -124,20 +133,27 @@ class Conductor:
 
     def _run(self, on_row: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         census = self._shake_hands()
-        config, crew = self._config, self.crew
+        config, crew, again = self._config, self.crew, 0
+        if self._order.resume and noisy(config.privacy):
+            config, again = load_config(self._out), self._sent_again(config)
         first = self._prepare(config, census)
+        introduce(crew, first, SETTING_UP)
+        sums = SiteSums(crew, config, self._order.run, sum(census.sizes))
 
         def probing(problem: Any, clients: Any, algorithm: Algorithm, seed: int) -> Runtime:
             del problem, clients, seed
-            return Deployed(crew, "probe", first, algorithm)
+            return Deployed(crew, "probe", first, algorithm, sums=sums)
 
         job = build(config, *blank(census, config), engine=probing)
         if job.config != config:
             self._prepare(job.config, census)
+        if (noise := job.algorithm.noise) is not None:
+            counted = noise._replace(ledger=noise.ledger.also(again))
+            job = job._replace(algorithm=job.algorithm._replace(noise=counted))
 
         def training(problem: Any, clients: Any, algorithm: Algorithm, seed: int) -> Runtime:
             del problem, clients, seed
-            return Deployed(crew, "train", job, algorithm, self._note_costs)
+            return Deployed(crew, "train", job, algorithm, self._note_costs, sums)
 
         def seen(row: dict[str, Any]) -> None:
             with self._lock:
@@ -145,7 +161,7 @@ class Conductor:
             self._flush()
             on_row(row)
 
-        judge = remote_judge(crew, job, census.held)
+        judge = remote_judge(crew, job, census.held, sums)
         result = carry_out(
             job, self._out, self._order.resume, seen, runtime=training, judge=judge, test=None
         )
@@ -154,11 +170,48 @@ class Conductor:
         folder.write("census.json", lambda file: file.write(text.encode()))
         return result
 
+    def _sent_again(self, config: Config) -> int:
+        """Messages that resuming may have sent twice, under fresh noise, in all so far.
+
+        Each time at most the rounds between two checkpoints; where there are none, all of them.
+        """
+        file, every = self._out / "resumes.json", config.run.checkpoint_every
+        times = 1 + (int(file.read_text()) if file.exists() else 0)
+        RunDirectory(self._out).write(file.name, lambda out: out.write(str(times).encode()))
+        rounds = config.algorithm.rounds - 1
+        return times * (min(every, rounds) if every else rounds)
+
     def _shake_hands(self) -> Census:
         """All sites fit, or one line that names the one that does not."""
         asked = question(self._config, self._order.run.hex())
+        left_out = self._align("rows") if self._vertical else []
         facts = self._everyone("facts", asked)
-        return merge(self.crew.names, facts, asked)
+        return replace(merge(self.crew.names, facts, asked), left_out=left_out)
+
+    def _align(self, which: str) -> list[int]:
+        """Parties with columns keep the rows that all have; how many each leaves out."""
+        names, config = self.crew.names, self._config
+        told = {"which": which, "label": config.data.label, "run": self._order.run.hex()}
+        said = self._everyone("ids", told)
+        if not config.deploy.align or same_rows(names, said):
+            return []
+        seconds = SETTING_UP + max(each["count"] for each in said) / SLOWEST
+
+        def ask(kind: str, hop: int, arrays: Sequence[dict[str, np.ndarray]]) -> list[Letter]:
+            return self._all(kind, hop, dict(enumerate(arrays)), seconds)
+
+        common = align(ask, names, said, seconds)
+        left_out = [each["count"] - common for each in said]
+        if which == "rows" and common < config.algorithm.batch:
+            raise UserError(
+                f"{common} rows are common to all sites, fewer than algorithm.batch = "
+                f"{config.algorithm.batch}; are the ids written alike, and of the same people?"
+            )
+        away = ", ".join(f"{n} leaves out {k}" for n, k in zip(names, left_out, strict=True) if k)
+        what = f"aligned: {common} common rows" + (f"; {away}" if away else "")
+        event = {"round": 0, "site": "all sites", "event": what}
+        self._tell(event | {"time": time.time(), "live": len(self.crew.live)})
+        return left_out
 
     def _prepare(self, config: Config, census: Census) -> Job:
         """The same problem at all parties, or one line that names the one that has another."""
@@ -174,12 +227,18 @@ class Conductor:
         return job
 
     def _everyone(self, kind: str, said: Asked) -> list[Facts]:
+        everyone = dict.fromkeys(range(len(self.crew.names)), note(said))
+        return [read_note(letter) for letter in self._all(kind, 0, everyone, SETTING_UP)]
+
+    def _all(
+        self, kind: str, hop: int, arrays: dict[int, dict[str, np.ndarray]], seconds: float
+    ) -> list[Letter]:
         crew = self.crew
-        letters = crew.ask(kind, 0, {n: note(said) for n in range(len(crew.names))}, SETTING_UP)
+        letters = crew.ask(kind, hop, arrays, seconds)
         missing = [name for number, name in enumerate(crew.names) if number not in letters]
         if missing:
             raise Away(missing, f"before round 1: no answer from {', '.join(missing)}")
-        return [read_note(letters[number]) for number in range(len(crew.names))]
+        return [letters[number] for number in range(len(crew.names))]
 
     def _tell(self, event: dict[str, Any]) -> None:
         with self._lock:

@@ -17,7 +17,7 @@ import numpy as np
 from fedssca.errors import UserError
 from fedssca.wire import Letter, WireError, arrays_of, decode, encode, read_note, tree_of
 
-__all__ = ["Answer", "Away", "Crew", "Link", "Tally"]
+__all__ = ["Answer", "Away", "Crew", "Link", "Tally", "finite"]
 
 PATIENCE = 3
 """Broken answers in a row after which a site is dropped."""
@@ -52,6 +52,14 @@ class Tally(NamedTuple):
     seconds: float = 0.0
     bytes_down: int = 0
     bytes_up: int = 0
+
+
+def finite(due: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """A tree of the shapes that are due, of finite numbers; else a WireError."""
+    tree = tree_of(due, arrays)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)):
+        raise WireError("its answer holds numbers that are not finite")
+    return tree
 
 
 class Crew:
@@ -136,17 +144,28 @@ class Crew:
             same = next((arrays for other, arrays in kept if other is tree), None)
             packed[number] = arrays_of(tree) if same is None else same
             kept.append((tree, packed[number]))
+
+        def read(number: int, arrays: dict[str, np.ndarray]) -> Any:
+            return finite(due(number), arrays)
+
+        return self.exchange(kind, round_, packed, read)
+
+    def exchange(
+        self,
+        kind: str,
+        round_: int,
+        sent: Mapping[int, Mapping[str, np.ndarray]],
+        read: Callable[[int, dict[str, np.ndarray]], Any],
+    ) -> dict[int, Any]:
+        """Arrays to sites; what `read` makes of those that come back, or a strike."""
         found = {}
-        for number, letter in self.ask(kind, round_, packed, fatal=False).items():
+        for number, letter in self.ask(kind, round_, sent, fatal=False).items():
             try:
-                tree = tree_of(due(number), letter.arrays)
-                if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)):
-                    raise WireError("its answer holds numbers that are not finite")
+                found[number] = read(number, letter.arrays)
             except WireError as error:
                 self._strike(number, round_, str(error))
                 continue
             self._strikes[number] = 0
-            found[number] = tree
         self.check(round_)
         return found
 
@@ -163,10 +182,15 @@ class Crew:
 
     def all_or_away(self, asked: Iterable[int], found: Mapping[int, Any], round_: int) -> None:
         """Where everybody is needed: raise Away with who is missing, and why."""
-        missing = {self.names[i]: self._why.get(i, "") for i in asked if i not in found}
+        missing = [i for i in asked if i not in found]
         if missing:
-            said = ", ".join(f"{name} ({why})" if why else name for name, why in missing.items())
-            raise Away(list(missing), f"round {round_}: no usable answer from {said}")
+            names = [self.names[i] for i in missing]
+            raise Away(names, f"round {round_}: no usable answer from {self.told(missing)}")
+
+    def told(self, numbers: Iterable[int]) -> str:
+        """These sites by name, each with what was last wrong with it."""
+        whys = {self.names[i]: self._why.get(i, "") for i in numbers}
+        return ", ".join(f"{name} ({why})" if why else name for name, why in whys.items())
 
     def _checked(self, letter: Letter, kind: str, round_: int) -> Letter:
         if letter.run != self._run:

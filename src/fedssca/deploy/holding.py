@@ -14,7 +14,7 @@ from fedssca.deploy.census import Asked, Census, Facts, joined_moments
 from fedssca.deploy.sheet import Sheet
 from fedssca.errors import UserError
 
-__all__ = ["Holding"]
+__all__ = ["Holding", "digest"]
 
 MOST_GROUPS = 1000
 
@@ -30,15 +30,13 @@ class Holding:
         for column in asked["extra"]:
             if column not in sheet.extra and (sheet.y is not None or not asked["columns"]):
                 there = ", ".join(sheet.extra) or "none"
-                raise UserError(f"a constraint asks for column {column!r}, columns are: {there}")
+                raise UserError(
+                    f"a constraint asks for column {column!r}, columns are: {there}; "
+                    "change the constraint's column, or the site's table"
+                )
         if sheet.y is None and not asked["columns"]:
             raise UserError(
                 f"no label column: set label in site.toml to one of {', '.join(sheet.features)}"
-            )
-        if asked["columns"] and sheet.ids is None:
-            raise UserError(
-                "parties that hold columns need ids of their rows: set id in site.toml to the "
-                "column that names them (NPZ: an array ids)"
             )
 
     def facts(self, secure: bool) -> Facts:
@@ -60,16 +58,19 @@ class Holding:
             parts = [part.y for part in (sheet, sheet.test) if part and part.y is not None]
             said["labels"] = np.unique(np.concatenate(parts)).tolist()
             if len(said["labels"]) > MOST_GROUPS:
-                raise UserError(f"{len(said['labels'])} different labels: is that the column?")
+                raise UserError(
+                    f"{len(said['labels'])} different labels: is that the column? "
+                    "set label in site.toml"
+                )
             said["extra"] = {
                 name: _kinds(sheet.extra[name]) for name in asked["extra"] if name in sheet.extra
             }
             if asked["counted"]:
                 said["counts"] = self._counts()
         if asked["columns"]:
-            said["ids"] = _digest(asked["run"], sheet.ids, sheet.test and sheet.test.ids)
+            said["ids"] = digest(asked["run"], sheet.ids, sheet.test and sheet.test.ids)
             if sheet.y is not None:
-                said["y"] = _digest(asked["run"], sheet.y.astype(str), None)
+                said["y"] = digest(asked["run"], sheet.y.astype(str), None)
                 if rows is not None:
                     said["test_rows"] = np.flatnonzero(~rows).tolist()
         if sheet.x is not None and not sheet.scale and _bytes(sheet):
@@ -105,9 +106,7 @@ class Holding:
         """New rows, encoded as the training rows were, and what peers may know of them."""
         if sheet.features != self._sheet.features:
             raise UserError(f"the new rows have other columns: {', '.join(sheet.features[:5])}")
-        if sheet.ids is None:
-            raise UserError("the new rows have no ids: parties could not tell them apart")
-        ids = _digest(self._asked["run"], sheet.ids, None)
+        ids = digest(self._asked["run"], sheet.ids, None)
         own = {"x": self._features(sheet, self._alone(census))}
         return own, {"rows": sheet.rows, "ids": ids}
 
@@ -194,7 +193,7 @@ def _moments(values: Array) -> list[float]:
     return [float(len(exact)), mean, 0.0 if (exact == exact[0]).all() else spread]
 
 
-def _digest(run: str, values: Any, more: Any) -> str:
+def digest(run: str, values: Any, more: Any) -> str:
     """A fingerprint of a column in its order, of no use in another run."""
     text = "\0".join([run, *map(str, values), *(() if more is None else map(str, more))])
     return hashlib.sha256(text.encode()).hexdigest()

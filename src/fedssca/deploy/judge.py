@@ -10,35 +10,44 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedssca.aggregate import Gathered
 from fedssca.algorithm import Request
 from fedssca.build import Job
 from fedssca.client import for_party
+from fedssca.config import Privacy
 from fedssca.data import Columns, Rows
-from fedssca.deploy.crew import Crew
-from fedssca.deploy.stages import algorithm_of, phases_of, shapes_of, speaker_of
-from fedssca.metrics import CHUNK, Evaluator, Sums, judge_of
+from fedssca.deploy.crew import Away, Crew
+from fedssca.deploy.stages import algorithm_of, shapes_of, speaker_of
+from fedssca.deploy.sums import SiteSums
+from fedssca.deploy.table import Table
+from fedssca.metrics import CHUNK, Evaluator, Sums, judge_of, mean_cost
 from fedssca.problem import Array
 from fedssca.runtime.nvflare import Deployed
 
 __all__ = ["joint_scores", "remote_judge"]
 
 
-def remote_judge(crew: Crew, job: Job, held: int) -> Evaluator:
+def remote_judge(crew: Crew, job: Job, held: int, sums: SiteSums) -> Evaluator:
     """An `Evaluator` whose rows are at the sites; `held`: test rows where all hold columns.
 
     Of sites that have gone nothing is added, and their rows do not count: the row says how many
     sites it is about.
     """
-    asker = _Rows(crew, job) if isinstance(job.clients, Rows) else _Columns(crew, job, held)
+    asker = _Rows(crew, job, sums) if isinstance(job.clients, Rows) else _Columns(crew, job, held)
     judge = judge_of(job.problem, job.clients, lambda: asker.total, asker.sums, asker.slopes)
-    return judge._replace(row=lambda w: judge.row(w) | {"sites": len(crew.live)})
+    hides = job.config.privacy != Privacy()
+    return judge._replace(
+        row=lambda w: judge.row(w) | {"sites": len(crew.live)},
+        losses=asker.losses if isinstance(asker, _Rows) and not hides else None,
+    )
 
 
 class _Rows:
     """Sites that hold rows: one letter each."""
 
-    def __init__(self, crew: Crew, job: Job) -> None:
+    def __init__(self, crew: Crew, job: Job, sums: SiteSums) -> None:
         assert isinstance(job.clients, Rows)
+        self._gather = sums.gather
         self._crew, self._sizes, self.total = crew, job.clients.sizes, job.clients.total
         self._due = {name: shapes_of(name, job, 0).answer for name in ("measure", "slope")}
         self._serial = count(1)
@@ -52,16 +61,25 @@ class _Rows:
         """Gradients of all terms."""
         return np.asarray(self._all("slope", w)["slopes"])
 
+    def losses(self, w: Array) -> list[float | None]:
+        """Each site's own mean cost, which every evaluation tells the server anyway."""
+        return [self._loss(w, site) for site in range(len(self._sizes))]
+
+    def _loss(self, w: Array, site: int) -> float | None:
+        try:
+            (_, train), _ = self._of("measure", w, [site]).total
+        except Away:
+            return None
+        return mean_cost(np.asarray(train["cost"][0]))
+
     def _all(self, name: str, w: Array) -> Any:
-        crew, serial = self._crew, next(self._serial)
-        asked = {"w": np.asarray(w)}
-        found = crew.call(
-            f"{name}/reply", serial, dict.fromkeys(crew.live, asked), lambda _: self._due[name]
-        )
-        if not found:
-            crew.all_or_away(crew.live, found, serial)
-        self.total = sum(self._sizes[number] for number in found)
-        return _added(list(found.values()))
+        found = self._of(name, w, list(self._crew.live))
+        self.total = sum(self._sizes[number] for number in found.who)
+        return found.total
+
+    def _of(self, name: str, w: Array, sites: list[int]) -> Gathered:
+        asked, due = {"w": np.asarray(w)}, self._due[name]
+        return self._gather(name, next(self._serial), asked, sites, due, double=True)
 
 
 class _Columns:
@@ -69,9 +87,10 @@ class _Columns:
 
     def __init__(self, crew: Crew, job: Job, held: int) -> None:
         assert isinstance(job.clients, Columns)
-        self._crew, self._job, self._held = crew, job, held
+        self._job, self._held = job, held
         self.total = job.clients.total
         self._slopes = Deployed(crew, "slope", job, algorithm_of("slope", job))
+        self._table = Table(crew, "measure", job)
         self._serial = count(1)
 
     def sums(self, w: Array) -> Sums:
@@ -91,35 +110,32 @@ class _Columns:
 
     def _chunk(self, w: Array, rows: np.ndarray, test: int) -> Any:
         part = {"test": np.asarray(test, np.int32)}
-        return _together(self._crew, self._job, "measure", w, rows, next(self._serial), part)
+        return _together(self._table, self._job, w, rows, next(self._serial), part)
 
 
 def joint_scores(crew: Crew, job: Job, w: Array, rows: int) -> np.ndarray:
     """Scores of new rows that parties hold together, as the one who speaks for all adds them."""
+    table = Table(crew, "predict", job)
     parts = [
-        _together(crew, job, "predict", w, chunk, serial, {})["scores"]
+        _together(table, job, w, chunk, serial, {})["scores"]
         for serial, chunk in enumerate(_chunks(rows), 1)
     ]
     return np.concatenate(parts)
 
 
 def _together(
-    crew: Crew, job: Job, name: str, w: Array, rows: np.ndarray, serial: int, more: dict[str, Any]
+    table: Table, job: Job, w: Array, rows: np.ndarray, serial: int, more: dict[str, Any]
 ) -> Any:
     """One exchange on a chunk of rows; what the party that speaks for all answers."""
     split = job.problem.vertical
     point = jax.device_get(Request(jnp.asarray(serial, jnp.int32), w))
     assert split is not None
     assert isinstance(job.clients, Columns)
-    asked: dict[int, Any] = {
+    asked = {
         number: for_party(split, number, point, rows) | more for number in range(job.clients.count)
     }
-    due = [shapes_of(name, job, number).answer for number in asked]
-    for phase in phases_of(name, job.clients):
-        answer: list[Any] = due if phase == "reply" else [()] * len(due)
-        found = crew.call(f"{name}/{phase}", serial, asked, answer.__getitem__)
-        crew.all_or_away(asked, found, serial)
-        asked = dict.fromkeys(asked, ())
+    for phase in table.phases:
+        found = table.phase(phase, serial, asked)
     return found[speaker_of(job.clients)]
 
 

@@ -28,6 +28,7 @@ TOPIC = "fedssca"
 FILES = (
     "config.toml",
     "metrics.jsonl",
+    "problem.json",
     "sites.jsonl",
     "events.jsonl",
     "model.npz",

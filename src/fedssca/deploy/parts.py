@@ -22,6 +22,7 @@ from nvflare.collab import collab
 from fedssca.config import parse
 from fedssca.deploy.conduct import Conductor, Order
 from fedssca.deploy.crew import Away
+from fedssca.deploy.identity import from_kit
 from fedssca.deploy.kit import FILES, SITE_FILE, TOPIC
 from fedssca.deploy.party import Party, Unreached
 from fedssca.deploy.sheet import read_source
@@ -130,7 +131,8 @@ class Site:
             raise UserError(f"{collab.site_name}: start it with fedssca deploy site KIT --data ...")
         cell = collab.fl_ctx.get_engine().get_cell()
         secure = bool(cell.core_cell.supports_secure_messages())
-        self._party = Party(collab.site_name, read_source(Path(file)), secure)
+        known = from_kit(Path(collab.workspace.get_startup_kit_dir()))
+        self._party = Party(collab.site_name, read_source(Path(file)), secure, known)
 
     @collab.publish
     def handle(self, data: bytes) -> bytes:

@@ -13,10 +13,11 @@ import numpy as np
 
 from fedssca.config import read, section
 from fedssca.data.dataset import Array
+from fedssca.data.ids import as_cells, id_cells
 from fedssca.data.load import read_table
 from fedssca.errors import UserError
 
-__all__ = ["Sheet", "Source", "fresh_rows", "read_sheet", "read_source"]
+__all__ = ["Sheet", "Source", "fresh_rows", "picked", "read_sheet", "read_source"]
 
 BROKEN = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 
@@ -41,6 +42,10 @@ class Source:
     """Arrays only: x is used as it is, times this. 0: standardised, or bytes over their maximum."""
     predict: str = ""
     """New rows for `deploy predict`: a file like `path`, without labels."""
+    order: str = ""
+    """Where all hold columns: a folder for rows.csv, test.csv, new.csv, the rows that count."""
+    hidden: bool = False
+    """Take part only in runs that hide this site's messages (privacy.secure_sum, homomorphic)."""
 
 
 class Sheet(NamedTuple):
@@ -64,6 +69,18 @@ class Sheet(NamedTuple):
         return len(self.x if self.x is not None else next(iter(self.table.values())))
 
 
+def picked(sheet: Sheet, rows: Array) -> Sheet:
+    """These rows of a sheet, in this order; its test rows are another matter."""
+    kept = {name: values[rows] for name, values in sheet.table.items()}
+    return sheet._replace(
+        x=None if sheet.x is None else sheet.x[rows],
+        table=kept,
+        extra={name: values[rows] for name, values in sheet.extra.items()},
+        y=None if sheet.y is None else sheet.y[rows],
+        ids=None if sheet.ids is None else sheet.ids[rows],
+    )
+
+
 def read_source(file: Path) -> Source:
     """site.toml, with its path made absolute."""
     source: Source = section(Source, read(file), str(file))
@@ -74,7 +91,7 @@ def read_source(file: Path) -> Source:
     root = file.absolute().parent
     places: dict[str, Any] = {
         name: str(root / Path(getattr(source, name)).expanduser())
-        for name in ("path", "predict")
+        for name in ("path", "predict", "order")
         if getattr(source, name)
     }
     return replace(source, **places)
@@ -97,7 +114,12 @@ def read_sheet(source: Source, label: str) -> Sheet:
     for column in [*source.ignore, *filter(None, [source.id])]:
         if column not in table:
             raise UserError(f"{where} has no column {column!r}; it has {', '.join(table)}")
-    ids = table.pop(source.id).astype(str) if source.id else None
+    ids = None
+    if source.id:
+        cells = table.pop(source.id).tolist()
+        if not source.query:  # numbers in the table have lost zeros in front and long tails
+            cells = id_cells(Path(source.path), source.id)
+        ids = np.array(cells, object)
     kept = {name: values for name, values in table.items() if name not in source.ignore}
     name = source.label or label or "y"
     if source.label and name not in kept:
@@ -106,9 +128,11 @@ def read_sheet(source: Source, label: str) -> Sheet:
     for column, values in kept.items():
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise UserError(f"{where}: column {column!r} holds {values[row]} in row {row + 1}")
+            raise UserError(
+                f"{where}: column {column!r} holds {values[row]} in row {row + 1}; fill or drop it"
+            )
     if not kept or not len(next(iter(kept.values()))):
-        raise UserError(f"{where} has no rows or no feature columns")
+        raise UserError(f"{where} has no rows or no feature columns: check path, label and ignore")
     return Sheet(tuple(kept), None, kept, kept, y, ids, source.scale)
 
 
@@ -139,7 +163,7 @@ def _arrays(path: Path, source: Source, label: str) -> Sheet:
         ids = own.pop(source.id or "ids", None)
         del own["x"]
         flat = x.reshape(len(x), -1)
-        named = None if ids is None else ids.astype(str)
+        named = None if ids is None else np.array(as_cells(ids, str(path)), object)
         return Sheet(features, flat, {}, own, y, named, source.scale, test)
 
     return part("", part("_test", None) if "x_test" in raw and len(raw["x_test"]) else None)
@@ -163,7 +187,10 @@ def _query(source: Source) -> dict[str, Array]:
     if url.startswith("env:"):
         url = os.environ.get(url.removeprefix("env:"), "")
         if not url:
-            raise UserError(f"database = {source.database!r}: that variable is not set")
+            raise UserError(
+                f"database = {source.database!r}: that variable is not set; "
+                "export it before the site starts"
+            )
     try:
         engine = sqlalchemy.create_engine(url)
         with engine.connect() as connection:
@@ -177,16 +204,34 @@ def _query(source: Source) -> dict[str, Array]:
             "try database and query in a SQL client"
         ) from None
     if not rows:
-        raise UserError("the query gave no rows")
-    return {name: _cells(name, [row[i] for row in rows]) for i, name in enumerate(names)}
+        raise UserError("the query gave no rows: try it in a SQL client")
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    return {
+        name: _names(name, values) if name == source.id else _cells(name, values)
+        for name, values in columns.items()
+    }
+
+
+def _names(name: str, values: list[Any]) -> Array:
+    if None in values:
+        raise UserError(
+            f"the query: column {name!r} is NULL in row {values.index(None) + 1}; "
+            "leave such rows out"
+        )
+    return np.array([str(value) for value in values], object)
 
 
 def _cells(name: str, values: list[Any]) -> Array:
     if None in values:
-        raise UserError(f"the query: column {name!r} is NULL in row {values.index(None) + 1}")
+        raise UserError(
+            f"the query: column {name!r} is NULL in row {values.index(None) + 1}; "
+            "leave such rows out"
+        )
     if all(isinstance(value, str) for value in values):
         return np.array(values)
     try:
         return np.array([float(value) for value in values])
     except (TypeError, ValueError):
-        raise UserError(f"the query: column {name!r} is neither number nor text") from None
+        raise UserError(
+            f"the query: column {name!r} is neither number nor text; cast or leave it out"
+        ) from None

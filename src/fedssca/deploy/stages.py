@@ -12,6 +12,7 @@ Both ends call these functions with the same problem, so both know what must arr
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,15 +22,31 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.algorithm import Algorithm, Message, Request, State, publish, start
-from fedssca.build import Job
+from fedssca.build import Job, as_asked
 from fedssca.calibrate import probe
 from fedssca.client import SERVER, ColumnClient, Outgoing, RowClient
 from fedssca.data import Columns, Rows
+from fedssca.errors import UserError
+from fedssca.exchange import Exchange, Pairwise
 from fedssca.metrics import CHUNK, added, everything, full_passes, held_out, shapes
+from fedssca.privacy.noise import Secret
+from fedssca.privacy.wiring import hides_columns
 from fedssca.problem import Array, Batch, Problem, Terms
+from fedssca.sampling import batch_indices
 from fedssca.surrogate import gradients
 
-__all__ = ["STAGES", "Shapes", "Stage", "algorithm_of", "phases_of", "shapes_of", "stage"]
+__all__ = [
+    "PASSED",
+    "STAGES",
+    "Shapes",
+    "Stage",
+    "algorithm_of",
+    "blind",
+    "phases_of",
+    "readers_of",
+    "shapes_of",
+    "stage",
+]
 
 Part = dict[str, np.ndarray]
 STAGES = ("probe", "train", "measure", "slope", "predict")
@@ -47,6 +64,20 @@ class Shapes(NamedTuple):
 
     asked: Any
     answer: Any
+    shared: Any = ()
+    """What it answers in the phase "share"."""
+
+
+PASSED = {
+    "h": jax.ShapeDtypeStruct((-1,), np.uint64),
+    "seal": jax.ShapeDtypeStruct((-1,), np.uint8),
+}
+"""What the server passes on to a reader of hidden h_i: their sum, which it cannot read."""
+
+
+def blind(job: Job) -> bool:
+    """The parties hide their h_i: only the sum reaches those who need it."""
+    return hides_columns(job.config, job.problem)
 
 
 def slopes(problem: Problem, rows: int) -> Algorithm:
@@ -65,7 +96,8 @@ def slopes(problem: Problem, rows: int) -> Algorithm:
 def algorithm_of(name: str, job: Job) -> Algorithm:
     """The method whose messages a stage sends."""
     if name == "probe":
-        return probe(job.problem, job.algorithm.batch)
+        probing = probe(job.problem, job.algorithm.batch)
+        return as_asked(job.config, job.problem, job.clients, probing)
     return slopes(job.problem, min(CHUNK, job.clients.total)) if name == "slope" else job.algorithm
 
 
@@ -104,13 +136,14 @@ def shapes_of(name: str, job: Job, number: int) -> Shapes:
         "weights": (),
     }
     speaks = number == speaker_of(clients)
+    shared = _shares(job, name, number)
     if name == "measure":
         asked = whole | {"test": jax.ShapeDtypeStruct((), np.int32)}
         one, _ = _sums_shape(problem, clients)
-        return Shapes(asked, one if speaks else ())
+        return Shapes(asked, one if speaks else (), shared)
     if name == "predict":
         scores = {"scores": jax.ShapeDtypeStruct((-1, job.dataset.classes), w.dtype)}
-        return Shapes(whole, scores if speaks else ())
+        return Shapes(whole, scores if speaks else (), shared)
     request, message = shapes(problem, clients, algorithm_of(name, job))
 
     def piece(block: int) -> Message:
@@ -121,24 +154,77 @@ def shapes_of(name: str, job: Job, number: int) -> Shapes:
         return Message(message.scalars if block == 0 else (), vectors)
 
     own = [0, number + 1] if speaks else [number + 1]
-    return Shapes(whole | {"weights": request.weights}, {block: piece(block) for block in own})
+    answer = {block: piece(block) for block in own}
+    return Shapes(whole | {"weights": request.weights}, answer, shared)
 
 
-def stage(name: str, job: Job, number: int, train: Part, test: Part, new: Part) -> Stage:
-    """The object that answers at site `number`; `new` rows are for predictions."""
+def readers_of(name: str, clients: Columns) -> list[int]:
+    """The parties that need the h_i of all in a stage."""
+    return [speaker_of(clients)] if name in ("measure", "predict") else clients.readers
+
+
+def _shares(job: Job, name: str, number: int) -> Any:
+    """Own h under masks; the first reader's with sealed seeds for the others."""
+    if not blind(job):
+        return ()
+    assert isinstance(job.clients, Columns)
+    shared = {"h": jax.ShapeDtypeStruct((-1,), np.uint64)}
+    if number == readers_of(name, job.clients)[0]:
+        shared["seals"] = jax.ShapeDtypeStruct((-1,), np.uint8)
+    return shared
+
+
+def stage(
+    name: str,
+    job: Job,
+    number: int,
+    train: Part,
+    test: Part,
+    new: Part,
+    veil: Secret,
+    exchange: Exchange | None = None,
+) -> Stage:
+    """The object that answers at site `number`; `new` rows are for predictions.
+
+    Noise comes from `veil`, the site's own, and hidden messages are of batches that it draws unseen
+    too: the server knows the run's seed.
+    """
     problem, clients = job.problem, job.clients
     if isinstance(clients, Rows):
         if name in ("measure", "slope"):
             return Stage(_row_sums(name, problem, number, train, test), _nobody)
         algorithm, seed = algorithm_of(name, job), job.config.run.seed
-        row = RowClient(number, problem, algorithm, train, clients.total, seed)
+        if algorithm.noise is not None:
+            seed = secrets.randbits(63)
+        row = RowClient(number, problem, algorithm, train, clients.total, seed, veil)
         return Stage(row.handle, _nobody)
     if name in ("measure", "predict"):
         parts = [train, test] if name == "measure" else [new]
-        judge = ColumnJudge(number, job, parts)
+        judge = ColumnJudge(number, job, parts, exchange)
         return Stage(judge.handle, judge.receive)
-    column = ColumnClient(number, problem, algorithm_of(name, job), train, clients.label_holder)
+    algorithm, holder = algorithm_of(name, job), clients.label_holder
+    column = ColumnClient(number, problem, algorithm, train, holder, exchange, veil)
+    if algorithm.noise is not None:
+        return Stage(_as_counted(column.handle, job, algorithm), column.receive)
     return Stage(column.handle, column.receive)
+
+
+def _as_counted(
+    handle: Callable[[str, Any], Outgoing], job: Job, algorithm: Algorithm
+) -> Callable[[str, Any], Outgoing]:
+    """Only the rows that the seed names are used: how often each is was accounted for."""
+    seed, rows = job.config.run.seed, np.array([job.clients.total])
+
+    def counted(phase: str, asked: Any) -> Outgoing:
+        due = batch_indices(seed, asked["round"], np.zeros(1, np.int32), rows, algorithm.batch)[0]
+        if not np.array_equal(asked["indices"], due):
+            raise UserError(
+                f"privacy: round {int(asked['round'])} was asked for other rows than the run's seed"
+                " names, which were not accounted for"
+            )
+        return handle(phase, asked)
+
+    return counted
 
 
 def _nobody(sender: int, payload: Any) -> None:
@@ -183,7 +269,7 @@ class ColumnJudge:
     Rows of which nobody has labels are scored.
     """
 
-    def __init__(self, number: int, job: Job, parts: list[Part]) -> None:
+    def __init__(self, number: int, job: Job, parts: list[Part], exchange: Exchange | None) -> None:
         assert job.problem.vertical is not None
         assert isinstance(job.clients, Columns)
         self._split, self._number = job.problem.vertical, number
@@ -191,7 +277,7 @@ class ColumnJudge:
         self._parts = [
             {name: jnp.asarray(column) for name, column in part.items()} for part in parts
         ]
-        self._inbox: dict[int, Array] = {}
+        self._exchange = exchange or Pairwise(number, job.clients.count)
         self._local = jax.jit(self._split.locals[number])
         self._sums = jax.jit(partial(_chunk_sums, job.problem))
         assert self._split.scores is not None
@@ -199,23 +285,17 @@ class ColumnJudge:
 
     def receive(self, sender: int, payload: Any) -> None:
         """Take what a peer sent."""
-        self._inbox[sender] = payload
+        self._exchange.receive(sender, payload)
 
     def handle(self, phase: str, asked: Any) -> Outgoing:
         """Share the chunk's h_i, then (the speaker only) add up."""
         part, index = self._parts[int(asked.get("test", 0))], asked["indices"]
         if phase == "share":
-            self._inbox = {}
             h = self._local(asked["w"], part["x"][index])
-            if self._number == self._speaker:
-                self._inbox[self._number] = h
-                return {}
-            return {self._speaker: h}
+            return self._exchange.send(h, [self._speaker])
         if self._number != self._speaker:
             return {SERVER: ()}
-        hs = [self._inbox.get(i) for i in range(len(self._split.locals))]
-        if missing := [i for i, h in enumerate(hs) if h is None]:
-            raise RuntimeError(f"no h from parties {missing} for this chunk")
+        hs = self._exchange.collect()
         batch = {name: column[index] for name, column in part.items() if name != "x"}
         if not batch:
             return {SERVER: {"scores": self._scores(asked["w0"], hs)}}

@@ -260,7 +260,7 @@ def _watch(desk: Desk, job: str, ticket: Ticket, out: Path, tell: Follower) -> d
             said = desk.say(job, {"rows_from": shown})
             ended = said["outcome"]["state"] in ("done", "failed", "away", "stopped")
             if said["rows"] or ended:
-                _fetch(desk, job, out, FILES if ended else FILES[:2])
+                _fetch(desk, job, out, FILES if ended else FILES[:3])
         except Unready:
             _check_alive(desk.status(job), time.monotonic() - begun, out)
             time.sleep(PAUSE)

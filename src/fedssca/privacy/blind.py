@@ -52,6 +52,7 @@ class Blind:
         self.number, self.parties = number, parties
         self._run, self._identity, self._pair = run, identity, KeyPair()
         self._shared: dict[int, bytes] = {}
+        self._stages: dict[str, BlindExchange] = {}
         self.masks, self.lock = Masks(), threading.Lock()
 
     def offer(self) -> dict[str, np.ndarray]:
@@ -79,8 +80,8 @@ class Blind:
         self._shared = shared
 
     def stage(self, name: str) -> BlindExchange:
-        """Own end of the exchanges of one stage of the run; its rounds only go up."""
-        return BlindExchange(self, name)
+        """Own end of the exchanges of one stage of the run, always the same object."""
+        return self._stages.setdefault(name, BlindExchange(self, name))
 
     def key(self, peer: int, *purpose: str | int) -> bytes:
         """A key of this party and `peer` for one purpose."""
@@ -100,27 +101,27 @@ class BlindExchange:
 
     def __init__(self, keys: Blind, stage: str) -> None:
         self._keys, self._stage = keys, stage
-        self._round = -1
+        self._count = 0
         self._readers: list[int] = []
         self._veil = b""
         self._own: np.ndarray | None = None
         self._total: np.ndarray | None = None
 
-    def send(self, round_: int, h: Array, readers: Sequence[int]) -> Outgoing:
+    def send(self, h: Array, readers: Sequence[int]) -> Outgoing:
         """Own h under masks, to the server."""
         keys = self._keys
         if not keys.met:
             raise RuntimeError(f"party {keys.number} has no keys of its peers yet")
-        if round_ <= self._round:
-            # The same masks on two vectors would give away their difference.
-            raise RuntimeError(f"round {round_} of {self._stage} was asked for before")
-        self._round, self._readers, self._total = round_, list(readers), None
+        # Each party counts for itself: nobody can make it use a mask twice, which would give away
+        # the difference of two vectors. If parties count differently, masks do not cancel.
+        self._count += 1
+        self._readers, self._total = list(readers), None
         self._own = np.asarray(h)
         vector = to_fixed(np.append(self._own, 1.0), keys.parties)
         with keys.lock:
             for peer in range(keys.parties):
                 if peer != keys.number:
-                    seed = keys.key(peer, "mask", self._stage, round_)
+                    seed = keys.key(peer, "mask", self._stage, self._count)
                     keys.masks.add(vector, seed, 1 if peer > keys.number else -1)
             if keys.number != readers[0]:
                 return {SERVER: {"h": vector}}
@@ -161,7 +162,7 @@ class BlindExchange:
 
     def _about(self, reader: int) -> bytes:
         """What a box with a seed is: the keys are of this run and pair already."""
-        return context("veil", self._stage, self._round, self._readers[0], reader)
+        return context("veil", self._stage, self._count, self._readers[0], reader)
 
 
 def relay(sent: Mapping[int, Any], readers: Sequence[int]) -> Outgoing:

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 __all__ = [
     "KEY",
+    "NONCE",
     "Forged",
     "Identity",
     "KeyPair",
@@ -34,6 +35,7 @@ __all__ = [
     "derive",
     "directory_of",
     "open_box",
+    "parts_of",
     "seal",
 ]
 
@@ -111,6 +113,18 @@ def context(*parts: bytes | str | int) -> bytes:
     """All parts in one string from which each can be told: lengths before contents."""
     texts = [part if isinstance(part, bytes) else str(part).encode() for part in parts]
     return b"".join(len(text).to_bytes(4, "big") + text for text in texts)
+
+
+def parts_of(joined: bytes, count: int) -> list[bytes]:
+    """The parts that `context` joined, of which there must be `count`."""
+    parts, at = [], 0
+    while at < len(joined):
+        size = int.from_bytes(joined[at : at + 4], "big")
+        parts.append(joined[at + 4 : at + 4 + size])
+        at += 4 + size
+    if at != len(joined) or len(parts) != count:
+        raise Forged(f"{len(parts)} parts, some of them cut off, where {count} are due")
+    return parts
 
 
 def seal(key: bytes, plain: bytes, about: bytes) -> bytes:

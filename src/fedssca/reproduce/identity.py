@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from fedssca.algorithm import Algorithm, Message, Request, State, publish, start
-from fedssca.build import RUNTIMES, Job
+from fedssca.build import Job, engine_of
 from fedssca.config import Step
 from fedssca.errors import UserError
 from fedssca.metrics import evaluator
@@ -71,7 +71,7 @@ def against_momentum(
         job.problem, batch=chosen.batch, rho=rho, gamma=gamma, tau=chosen.tau
     )
     pair = [job.algorithm, other]
-    made = RUNTIMES[config.run.runtime]
+    made = engine_of(config)
     engines = [made(job.problem, job.clients, method, config.run.seed) for method in pair]
     states = [method.init(job.problem.start) for method in pair]
     judge = evaluator(job.problem, job.clients, None)

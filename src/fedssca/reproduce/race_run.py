@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fedssca.build import RUNTIMES, build, load_dataset
+from fedssca.build import build, engine_of, load_dataset
 from fedssca.config import Algorithm, Config, parse, render
 from fedssca.data import Dataset, Rows
 from fedssca.errors import UserError
@@ -98,7 +98,7 @@ def work(item: Item) -> Record:
         warnings.simplefilter("ignore")  # these step sizes break the theorems' conditions
         rows, judge = stage(_plain(config, item.data_seed), item.hold_out)
         job = build(_fitting(config, rows), rows)
-        make = RUNTIMES[config.run.runtime]
+        make = engine_of(config)
         engine = make(job.problem, job.clients, job.algorithm, config.run.seed)
         state, end = job.algorithm.init(job.problem.start), "rounds"
         curve: list[list[float]] = []

@@ -6,18 +6,28 @@ mechanisms and byte counts see what they would see between machines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from fedssca.aggregate import blocks, open_collection, plain_sum
+from fedssca.aggregate import (
+    Answerer,
+    Arrays,
+    Sums,
+    blocks,
+    in_clear,
+    open_collection,
+    plain_sum,
+)
 from fedssca.algorithm import Algorithm, Request, State
 from fedssca.client import SERVER, ColumnClient, OpenClient, RowClient, for_party
 from fedssca.data.split import Columns, Rows
 from fedssca.exchange import Ends, pairwise
 from fedssca.loop import one_round
+from fedssca.metrics import shapes
+from fedssca.privacy.noise import simulated
 from fedssca.problem import Problem
 from fedssca.runtime.check import check_fit
 from fedssca.sampling import batch_indices
@@ -26,7 +36,10 @@ __all__ = ["Local"]
 
 
 class Local:
-    """A `Runtime` and the `Parties` of it: messages are handed over, counted, and added up."""
+    """A `Runtime` and the `Parties` of it: messages are handed over, counted, and added up.
+
+    `sums` is how messages of clients with rows become one.
+    """
 
     def __init__(
         self,
@@ -35,6 +48,7 @@ class Local:
         algorithm: Algorithm,
         seed: int,
         *,
+        sums: Sums = in_clear,
         exchange: Ends = pairwise,
     ) -> None:
         check_fit(problem, clients, algorithm)
@@ -44,13 +58,17 @@ class Local:
         server, size = np.zeros(1, np.int32), np.array([clients.total])
         self._indices = jax.jit(lambda t: batch_indices(seed, t, server, size, algorithm.batch)[0])
         self._clients: list[Any]
+        self._halves: list[Answerer] = []
         self._relay, self._readers = exchange.relay, []
+        veil = simulated(seed)
         if isinstance(clients, Rows):
             self.aggregator = plain_sum
             self._clients = [
-                RowClient(i, problem, algorithm, clients.client(i), clients.total, seed)
+                RowClient(i, problem, algorithm, clients.client(i), clients.total, seed, veil)
                 for i in range(clients.count)
             ]
+            self._halves = [sums.client(i) for i in range(clients.count)]
+            self._adder, self._message = sums.server(), shapes(problem, clients, algorithm)[1]
         elif clients.collection == "open":
             assert problem.vertical is not None
             self.aggregator = open_collection(problem.vertical, algorithm)
@@ -68,6 +86,7 @@ class Local:
                     clients.client(i),
                     clients.label_holder,
                     exchange.party(i, clients.count),
+                    veil,
                 )
                 for i in range(clients.count)
             ]
@@ -81,14 +100,46 @@ class Local:
         return state
 
     def call(self, phase: str, request: Request) -> Sequence[Any]:
-        """Ask every client, deliver what goes to peers, return what goes to the server."""
+        """One phase at all clients; what the server gets."""
+        return self._rows(request) if self._halves else self._columns(phase, request)
+
+    def _rows(self, request: Request) -> Sequence[Any]:
+        """Clients with rows: the sum over those who answer, in as many exchanges as it takes."""
+        published, numbers = request._replace(turnout=()), list(range(len(self._clients)))
+        answers = dict.fromkeys(numbers, True)
+        if request.turnout:
+            pairs = zip(*(np.asarray(part).tolist() for part in request.turnout), strict=True)
+            answers = dict(pairs)
+
+        def ask(phase: str, sent: Mapping[int, Arrays]) -> dict[int, Any]:
+            """Who is silent in this round falls so when the messages are due."""
+            found = {}
+            for number, arrays in sent.items():
+                asked = published if phase == "reply" else ()
+                self.bytes_down += _size((arrays, asked))
+                if answers.get(number, True) or phase not in ("reply", "unmask"):
+                    found[number] = self._answer(number, phase, arrays, published)
+                    self.bytes_up += _size(found[number])
+            return found
+
+        return [self._adder.gather(ask, list(answers), self._message).total]
+
+    def _answer(self, number: int, phase: str, arrays: Arrays, request: Request) -> Any:
+        """What leaves a client: what its half of the sum lets out, nothing else."""
+        client = self._clients[number]
+        return self._halves[number].handle(
+            phase, arrays, lambda: client.handle("reply", request)[SERVER]
+        )
+
+    def _columns(self, phase: str, request: Request) -> Sequence[Any]:
+        """Parties with columns: deliver what goes to peers, return what goes to the server."""
         to_server: dict[int, Any] = {}
         letters: list[tuple[int, int, Any]] = []
-        for number, answers in self._turnout(request):
-            client, asked = self._clients[number], self._address(number, request)
+        for number, client in enumerate(self._clients):
+            asked = self._address(number, request)
             if phase == self.phases[0]:
                 self.bytes_down += _size(asked)
-            for recipient, payload in client.handle(phase, asked).items() if answers else ():
+            for recipient, payload in client.handle(phase, asked).items():
                 if recipient == SERVER:
                     self.bytes_up += _size(payload)
                     to_server[number] = payload
@@ -101,21 +152,12 @@ class Local:
                 letters.append((SERVER, recipient, payload))
         for sender, recipient, payload in letters:
             self._clients[recipient].receive(sender, payload)
-        if request.turnout and not to_server:
-            return [self._clients[0].silence(request)]
         return list(to_server.values())
 
-    def _turnout(self, request: Request) -> Iterable[tuple[int, bool]]:
-        """Who is asked, and whether he answers."""
-        if not request.turnout:
-            return ((number, True) for number in range(len(self._clients)))
-        return zip(*(np.asarray(part).tolist() for part in request.turnout), strict=True)
-
     def _address(self, number: int, request: Request) -> Any:
-        """What the server sends to one client: all of w, or a party's own block and the batch."""
+        """What the server sends to a party: its own block of w and the batch."""
         split = self._problem.vertical
-        if isinstance(self._clients[number], RowClient) or split is None:
-            return request._replace(turnout=())
+        assert split is not None
         return for_party(split, number, request, self._indices(request.round))
 
 

@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedssca.aggregate import blocks, plain_sum
@@ -22,6 +21,8 @@ from fedssca.client import for_party
 from fedssca.data import Columns, Rows
 from fedssca.deploy.crew import Answer, Crew
 from fedssca.deploy.stages import phases_of, shapes_of
+from fedssca.deploy.sums import SiteSums
+from fedssca.deploy.table import Table
 from fedssca.loop import one_round
 from fedssca.sampling import batch_indices
 
@@ -38,8 +39,13 @@ class Deployed:
         job: Job,
         algorithm: Algorithm,
         record: Callable[[int, float, Crew, float], None] | None = None,
+        sums: SiteSums | None = None,
     ) -> None:
-        """`job` as the sites know it; `record` sees (round, seconds, crew, share of the rows)."""
+        """`job` as the sites know it; `record` sees (round, seconds, crew, share of the rows).
+
+        `sums` adds up for sites that hold rows.
+        """
+        self._sums = sums
         self._crew, self._stage, self._job, self._record = crew, stage, job, record
         self._algorithm = algorithm._replace(update=jax.jit(algorithm.update))
         self.phases = phases_of(stage, job.clients)
@@ -48,6 +54,7 @@ class Deployed:
         self.aggregator = plain_sum if split is None else blocks(split)
         if isinstance(job.clients, Columns):
             self.aggregator = self.aggregator._replace(decode=jax.jit(self.aggregator.decode))
+            self._table = Table(crew, stage, job)
         server, size = np.zeros(1, np.int32), np.array([job.clients.total])
         seed = job.config.run.seed
         self._indices = jax.jit(lambda t: batch_indices(seed, t, server, size, algorithm.batch)[0])
@@ -78,56 +85,35 @@ class Deployed:
         return self.aggregator.decode(request, payloads)
 
     def _rows(self, phase: str, request: Request) -> Sequence[Any]:
-        crew, clients = self._crew, self._job.clients
+        clients = self._job.clients
         assert isinstance(clients, Rows)
         asked = list(range(clients.count))
         if request.turnout:
             pairs = zip(*(np.asarray(part).tolist() for part in request.turnout), strict=True)
             asked = [number for number, answers in pairs if answers]
+        assert self._sums is not None
         published = jax.device_get(request._replace(turnout=()))
-        found = crew.call(
-            f"{self._stage}/{phase}",
-            int(request.round),
-            dict.fromkeys(asked, published),
-            lambda number: self._shapes(number).answer,
+        found = self._sums.gather(
+            self._stage, int(request.round), published, asked, self._shapes(0).answer
         )
-        if not found:
-            crew.all_or_away(asked, found, int(request.round))
-        present = sum(clients.sizes[number] for number in found)
+        present = sum(clients.sizes[number] for number in found.who)
         due = sum(clients.sizes[number] for number in asked)
         self._share = present / due if due else 1.0
-        if not found:
-            return [_silence(self._shapes(0).answer)]
-        if present == due:
-            return [found[number] for number in asked]
-        return [
-            jax.tree.map(lambda leaf: leaf * np.asarray(due / present, leaf.dtype), found[number])
-            for number in asked
-            if number in found
-        ]
+        if present in (0, due):
+            return [found.total]
+        scale = due / present
+        return [jax.tree.map(lambda leaf: leaf * np.asarray(scale, leaf.dtype), found.total)]
 
     def _columns(self, phase: str, request: Request, index: Any) -> Sequence[Any]:
         """Parties with columns: the first phase brings each its block, the rest goes by round."""
-        crew, split = self._crew, self._job.problem.vertical
+        split = self._job.problem.vertical
         assert split is not None
-        t = int(request.round)
-        asked: dict[int, Any] = dict.fromkeys(range(len(crew.names)), ())
+        asked, everyone = {}, range(self._job.clients.count)
         if phase == self.phases[0]:
             here, rows = jax.device_get(request), np.asarray(index)
-            asked = {number: for_party(split, number, here, rows) for number in asked}
-        last = phase == self.phases[-1]
-        found = crew.call(
-            f"{self._stage}/{phase}",
-            t,
-            asked,
-            lambda number: self._shapes(number).answer if last else (),
-        )
-        crew.all_or_away(asked, found, t)
-        return [found[number] for number in range(len(crew.names))] if last else []
-
-
-def _silence(like: Any) -> Any:
-    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+            asked = {number: for_party(split, number, here, rows) for number in everyone}
+        found = self._table.phase(phase, int(request.round), asked)
+        return [found[number] for number in everyone] if phase == self.phases[-1] else []
 
 
 class CollabLink:

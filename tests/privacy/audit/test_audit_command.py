@@ -72,7 +72,7 @@ def test_help_has_an_example(shell) -> None:
         (["none.toml"], "cannot read none.toml"),
         (["run.toml", "--set", "algorithm.bach=3"], "did you mean 'batch'"),
         (["run.toml", "--set", "algorithm.batch=400"], "larger than client 0's"),
-        (["run.toml", "--set", "privacy.noise_multiplier=1"], "privacy.clip is missing"),
+        (["run.toml", "--set", "privacy.noise_multiplier=1"], "privacy.clip"),
         (["run.toml", "--set", "privacy.clip=1", "--set", "privacy.unit=x"], "privacy.unit"),
         (["run.toml", "--set", "data.path=none.csv"], "none.csv"),
         (["run.toml", "--out", "run.toml"], "name a folder"),

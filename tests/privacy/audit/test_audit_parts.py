@@ -11,9 +11,9 @@ from fedssca.privacy.audit.count import count
 from fedssca.privacy.audit.invert import invert
 from fedssca.privacy.audit.membership import auc, membership
 from fedssca.privacy.audit.observers import sights, vertical_peers
-from fedssca.privacy.audit.scene import Scene, set_up
+from fedssca.privacy.audit.scene import Noise, Scene, set_up
 from fedssca.privacy.audit.score import matched, score
-from fedssca.privacy.audit.view import Noise, asked, take, typical
+from fedssca.privacy.audit.view import shrink, take, typical
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -162,7 +162,7 @@ def test_a_client_as_the_unit_is_clipped_as_a_whole(digits) -> None:
 
 def test_observers_of_rows() -> None:
     seen = scene("algorithm.batch=2", "privacy.secure_sum=true", "algorithm.cohort=3")
-    found = sights(seen, None, Noise(1.0, 1.0))
+    found = sights(seen, Noise(1.0, 1.0))
     used = [sight for sight in found if sight.used]
     assert [(s.observer, len(s.clients)) for s in used] == [("server", 3), ("peer", 2)]
     others = {sight.name for sight in found if not sight.used}
@@ -186,7 +186,7 @@ def test_observers_of_columns(settings, expected) -> None:
     seen = scene("data.split=feature", "algorithm.batch=8", *settings)
     found = vertical_peers(seen)
     assert [(s.observer, s.phase, s.open) for s in found] == expected
-    assert len(sights(seen, None, Noise(1.0, 1.0))) == (0 if "open" in str(settings) else 2)
+    assert len(sights(seen, Noise(1.0, 1.0))) == (0 if "open" in str(settings) else 2)
     if not settings:  # 32 columns in four blocks of 16, 24 hidden units
         assert (found[0].unknowns, found[0].equations, found[0].rank) == (8 * 16, 8 * 24, 8 * 16)
     if found[-1].phase == "head":
@@ -201,7 +201,18 @@ def test_local_steps_show_all_their_rows() -> None:
     assert membership(seen, [view], seen.strangers(200)).span == 1.0
 
 
-def test_noise_as_a_config_asks_for_it() -> None:
-    assert asked(parse("", [])) is None
+def test_noise_as_a_config_asks_for_it(digits) -> None:
+    assert digits.noise is None
     said = ["privacy.clip=2.0", "privacy.noise_multiplier=1.5", 'privacy.unit="client"']
-    assert asked(parse("", said)) == Noise(2.0, 1.5, "client")
+    assert scene("algorithm.batch=4", *said).noise == Noise(2.0, 1.5, "client")
+
+
+def test_an_observer_knows_the_clipping_too(digits) -> None:
+    """What he computes for the true rows is what clipped clients send."""
+    view = take(digits, [0], Noise(0.5, 0.0))
+    group = view.group
+    h = jnp.asarray(group.x @ digits.first.T)
+    found = digits.gradients(h, jnp.eye(10)[group.kind])
+    share = group.weight * np.asarray(shrink(digits, found, jnp.asarray(group.x), 0.5))
+    ours = np.einsum("n,nmj,np->mjp", share, found.delta, group.x)
+    np.testing.assert_allclose(view.first, ours.reshape(view.first.shape), atol=1e-7)

@@ -18,8 +18,9 @@ import numpy as np
 from fedssca.data import Columns, Rows
 from fedssca.privacy.audit.count import Count, count
 from fedssca.privacy.audit.membership import Membership, membership
-from fedssca.privacy.audit.scene import Scene
-from fedssca.privacy.audit.view import Noise, View, take
+from fedssca.privacy.audit.scene import Noise, Scene
+from fedssca.privacy.audit.view import View, take
+from fedssca.privacy.wiring import hides_columns, hides_sums
 
 __all__ = ["Seen", "Sight", "gradients_seen", "sights", "vertical_peers"]
 
@@ -54,9 +55,9 @@ class Seen(NamedTuple):
     """The share of labels that can be read off, where they are hidden."""
 
 
-def sights(scene: Scene, noise: Noise | None, example: Noise) -> list[Sight]:
-    """All messages with gradients; `noise` as the run asks, or `example`: what it would do."""
-    clients, said = scene.clients, scene.config.privacy
+def sights(scene: Scene, example: Noise) -> list[Sight]:
+    """All messages with gradients; with noise as the run asks, or `example`: what it would do."""
+    clients, noise = scene.clients, scene.noise
     if isinstance(clients, Columns):
         if clients.collection == "open":
             return []
@@ -65,7 +66,7 @@ def sights(scene: Scene, noise: Noise | None, example: Noise) -> list[Sight]:
             Sight("server", "reply", what, [0], n, (n is not None) == (noise is not None), name)
             for n, name in _noises(noise, example, "plain")
         ]
-    summed = said.secure_sum or said.homomorphic
+    summed = hides_sums(scene.config)
     crowd = _crowd(scene, clients)
     found = []
     for among, one in (([crowd[0]], "alone"), (crowd, f"sum of {len(crowd)} clients")):
@@ -143,7 +144,7 @@ def _shared(scene: Scene, clients: Columns) -> Seen:
     rows, hidden = scene.config.algorithm.batch, len(scene.first)
     widest = max(clients.blocks, key=len)
     narrowest = min(clients.blocks, key=len)
-    masked = scene_masks(scene)
+    masked = hides_columns(scene.config, scene.problem)
     reader = "every peer" if clients.label_holder is None else f"party {clients.label_holder}"
     parts = clients.count
     rank = int(np.linalg.matrix_rank(scene.first[:, narrowest]))
@@ -184,13 +185,6 @@ def _shared(scene: Scene, clients: Columns) -> Seen:
         f"{hidden * len(narrowest):,} unknowns",
         "a third party" if masked else "set privacy.secure_sum = true: peers see the sum only",
     )
-
-
-def scene_masks(scene: Scene) -> bool:
-    """Parties with columns learn sums only: asked for, and the head sees no more than that."""
-    split = scene.problem.vertical
-    additive = split is not None and getattr(split, "additive", True)
-    return scene.config.privacy.secure_sum and additive
 
 
 def _slopes(scene: Scene, clients: Columns) -> Seen:

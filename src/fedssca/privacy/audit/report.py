@@ -15,10 +15,10 @@ from rich.table import Table
 from fedssca.config import Config
 from fedssca.privacy.audit.invert import invert, square
 from fedssca.privacy.audit.observers import gradients_seen, sights, vertical_peers
-from fedssca.privacy.audit.scene import Scene, set_up
+from fedssca.privacy.audit.scene import Noise, Scene, set_up
 from fedssca.privacy.audit.score import Score, score
 from fedssca.privacy.audit.verdict import LEVELS, judge, judge_seen
-from fedssca.privacy.audit.view import Noise, asked, typical
+from fedssca.privacy.audit.view import typical
 
 __all__ = ["Audit", "audit", "print_audit"]
 
@@ -39,14 +39,13 @@ class Audit(NamedTuple):
 def audit(config: Config, attack: bool = False, tick: Tick = lambda text: None) -> Audit:
     """Look at a run through the eyes of each observer; nothing is trained."""
     with jax.enable_x64(True):
-        noise = asked(config)
         tick("setting up the run")
         scene = set_up(config)
         example = Noise(typical(scene), 1.0)
         entries: list[dict[str, Any]] = []
         rebuilt: list[tuple[str, Score]] = []
         originals = np.zeros((0, 0))
-        for sight in sights(scene, noise, example):
+        for sight in sights(scene, example):
             tick(f"{sight.observer}: {sight.name}")
             view, counted, member = gradients_seen(scene, sight)
             result = None

@@ -21,16 +21,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.algorithm import Algorithm, Message, Request
-from fedssca.build import build, load_dataset, plan, problem_of, share_out
+from fedssca.build import build, check_names, load_dataset, plan, problem_of, share_out
 from fedssca.config import Config, Privacy
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.problem import Array, Batch, Problem
 from fedssca.sampling import batch_indices
 
-__all__ = ["Gradients", "Group", "Scene", "set_up"]
+__all__ = ["Gradients", "Group", "Noise", "Scene", "set_up"]
 
 KINDS = 64
 """At most so many combinations of label and further columns are told apart."""
+
+
+class Noise(NamedTuple):
+    """Clipping, and noise in units of what is clipped to; `multiplier` 0: clipping only."""
+
+    clip: float
+    multiplier: float
+    unit: str = "sample"
 
 
 class Group(NamedTuple):
@@ -73,6 +81,8 @@ class Scene:
     """The name of the gradients in a message: "gradient", or "change" where w moves."""
     kinds: dict[str, np.ndarray]
     """The combinations of label and further columns that occur."""
+    noise: Noise | None
+    """What the config asks for."""
 
     @property
     def horizontal(self) -> bool:
@@ -134,15 +144,16 @@ class Scene:
         rows = len(batch["y"])
         return self.rows(batch | {"client": np.zeros(rows, np.int32), "weight": np.full(rows, 1.0)})
 
-    def message(self, batch: Batch) -> Message:
+    def message(self, batch: Batch, method: Algorithm | None = None) -> Message:
         """What the method sends for a batch, less what the server could have said itself."""
-        return self._message(self.request, {k: jnp.asarray(v) for k, v in batch.items()})
+        columns = {name: jnp.asarray(column) for name, column in batch.items()}
+        return self._message((method or self.algorithm).reply, self.request, columns)
 
-    @partial(jax.jit, static_argnums=0)
-    def _message(self, request: Request, batch: Batch) -> Message:
+    @partial(jax.jit, static_argnums=(0, 1))
+    def _message(self, reply: Any, request: Request, batch: Batch) -> Message:
         terms = self.problem.terms
-        said = self.algorithm.reply(terms, request, batch)
-        still = self.algorithm.reply(lambda w, b: 0 * terms(w, b) + 0 * w[0], request, batch)
+        said = reply(terms, request, batch)
+        still = reply(lambda w, b: 0 * terms(w, b) + 0 * w[0], request, batch)
         return jax.tree.map(jnp.subtract, said, still)
 
     def blocks(self, message: Message) -> tuple[np.ndarray, np.ndarray]:
@@ -205,6 +216,7 @@ def set_up(config: Config) -> Scene:
     bare = dataclasses.replace(
         config, privacy=Privacy(), run=dataclasses.replace(config.run, precision="float64")
     )
+    check_names(config)
     dataset = load_dataset(bare)
     clients = share_out(bare.data, dataset, bare.run.seed)
     # Step sizes leave the message of one step as it is; local steps have to be the run's own.
@@ -225,7 +237,17 @@ def set_up(config: Config) -> Scene:
         mix=mix,
         leaf=leaf,
         kinds=_kinds(dataset.train),
+        noise=_noise(config, dataset, clients),
     )
+
+
+def _noise(config: Config, dataset: Dataset, clients: Rows | Columns) -> Noise | None:
+    """What [privacy] comes to for this run; what cannot be is a UserError."""
+    asked = plan(config, dataset, clients).algorithm.noise
+    said = config.privacy
+    if not said.clip:
+        return None
+    return Noise(said.clip, asked.ledger.sigma if asked else 0.0, said.unit)
 
 
 def _point(problem: Problem) -> Array:

@@ -10,6 +10,7 @@ from fedssca.privacy.audit.membership import Membership
 from fedssca.privacy.audit.observers import Seen, Sight
 from fedssca.privacy.audit.scene import Scene
 from fedssca.privacy.audit.score import Score
+from fedssca.privacy.wiring import hides_sums
 
 __all__ = ["LEVELS", "Verdict", "judge", "judge_seen"]
 
@@ -76,7 +77,6 @@ def _level(
 
 
 def _remedy(scene: Scene, sight: Sight, found: Count, units: int) -> str:
-    said = scene.config.privacy
     noisy = sight.noise is not None and sight.noise.multiplier > 0
     noise = (
         "raise privacy.noise_multiplier"
@@ -89,7 +89,7 @@ def _remedy(scene: Scene, sight: Sight, found: Count, units: int) -> str:
         return f"{batch}{noise}: a secure sum does not hide blocks that parties send alone"
     count = scene.algorithm.cohort.size if scene.algorithm.cohort else scene.clients.count
     alone = len(sight.clients) == 1
-    if alone and count > 1 and not (said.secure_sum or said.homomorphic):
+    if alone and count > 1 and not hides_sums(scene.config):
         total = found.rows * count
         first = "set privacy.secure_sum = true"
         if total > CROWD * units:

@@ -7,26 +7,18 @@ unit = "client" the whole message is clipped, to a client's share of C.
 
 from __future__ import annotations
 
-from importlib import import_module
+from functools import cache
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.config import Config
-from fedssca.errors import UserError
-from fedssca.privacy.audit.scene import Gradients, Group, Scene
+from fedssca.algorithm import Algorithm
+from fedssca.privacy.audit.scene import Gradients, Group, Noise, Scene
+from fedssca.privacy.clip import per_client, per_sample
 from fedssca.problem import Array
 
-__all__ = ["Noise", "View", "asked", "shrink", "take", "typical"]
-
-
-class Noise(NamedTuple):
-    """Clipping, and noise in units of what is clipped to; `multiplier` 0: clipping only."""
-
-    clip: float
-    multiplier: float
-    unit: str = "sample"
+__all__ = ["View", "shrink", "take", "typical"]
 
 
 class View(NamedTuple):
@@ -50,15 +42,10 @@ class View(NamedTuple):
 def take(scene: Scene, clients: list[int], noise: Noise | None = None, round_: int = 1) -> View:
     """The sum of these clients' messages in a round; of one client: its message."""
     group = scene.group(clients, round_)
-    if noise is None:
-        sent = [scene.blocks(scene.message(scene.group([c], round_).batch)) for c in clients]
-        top, first = (np.sum(parts, axis=0) for parts in zip(*sent, strict=True))
-    elif noise.unit == "sample":
-        top, first = _clipped(scene, group, noise.clip)
-    else:
-        shares = [scene.group([c], round_) for c in clients]
-        sent = [_whole(scene, own, noise.clip) for own in shares]
-        top, first = (np.sum(parts, axis=0) for parts in zip(*sent, strict=True))
+    method = scene.algorithm if noise is None else _method(scene, noise)
+    parts = [scene.group([client], round_).batch for client in clients]
+    sent = [scene.blocks(scene.message(part, method)) for part in parts]
+    top, first = (np.sum(blocks, axis=0) for blocks in zip(*sent, strict=True))
     if noise is not None:
         steps = scene.algorithm.steps * scene.algorithm.batch
         weight = group.weight.max() * (1 if noise.unit == "sample" else steps)
@@ -83,55 +70,17 @@ def typical(scene: Scene) -> float:
     return float(np.median(np.sqrt(square))) / scene.unit
 
 
-def asked(config: Config) -> Noise | None:
-    """The noise that a config asks for."""
-    said = config.privacy
-    if not said.clip and not said.noise_multiplier and not said.epsilon:
-        return None
-    if not said.clip > 0:
-        raise UserError(
-            "privacy.clip is missing: noise needs the longest gradient that counts, e.g. "
-            "privacy.clip = 1.0"
-        )
-    if said.unit not in ("sample", "client"):
-        raise UserError(f'privacy.unit = {said.unit!r}: it must be "sample" or "client"')
-    return Noise(said.clip, said.noise_multiplier or _multiplier(config), said.unit)
-
-
-def _multiplier(config: Config) -> float:
-    """The noise that a target epsilon comes to; 0 where there is none."""
-    said, chosen = config.privacy, config.algorithm
-    if not said.epsilon:
-        return 0.0
-    try:
-        multiplier = import_module("fedssca.privacy.accountant").multiplier
-    except ImportError:
-        raise UserError(
-            "privacy.epsilon: this version audits privacy.noise_multiplier only; set that in its "
-            "place"
-        ) from None
-    # Without the rows' numbers the rate is not known here: the audit takes the cautious one.
-    return float(multiplier(said.epsilon, said.delta, 1.0, max(chosen.rounds - 1, 1)))
+@cache
+def _method(scene: Scene, noise: Noise) -> Algorithm:
+    """The run's method with messages clipped, as the run itself would clip them."""
+    if noise.unit == "client":
+        return per_client(scene.algorithm, noise.clip, noise.clip)
+    split = None if scene.horizontal else scene.problem.vertical
+    blocks = () if split is None else split.blocks
+    return per_sample(scene.algorithm, noise.clip, noise.clip, blocks)
 
 
 def _gradients(scene: Scene, group: Group) -> Gradients:
     belief = jnp.eye(len(scene.kinds["y"]))[group.kind]
     h = jnp.asarray(group.x @ scene.first.T)
     return scene.gradients(h, belief)
-
-
-def _clipped(scene: Scene, group: Group, clip: float) -> tuple[np.ndarray, np.ndarray]:
-    found = _gradients(scene, group)
-    a = group.weight * np.asarray(shrink(scene, found, jnp.asarray(group.x), clip))
-    top = np.einsum("n,nmd->md", a, found.top)
-    first = np.einsum("n,nmj,np->mjp", a, found.delta, group.x)
-    return top, first.reshape(-1, group.x.shape[1])
-
-
-def _whole(scene: Scene, own: Group, clip: float) -> tuple[np.ndarray, np.ndarray]:
-    """A client's message, clipped as one vector to its share of `clip`."""
-    top, first = scene.blocks(scene.message(own.batch))
-    share = own.weight.sum() / scene.algorithm.steps
-    length = np.sqrt((top**2).sum() + (first**2).sum()) / share
-    factor = min(1.0, clip * scene.unit / max(length, 1e-30))
-    return factor * top, factor * first

@@ -1,0 +1,107 @@
+"""What a hidden sum costs: all parties' work in one thread, and the bytes that they send.
+
+    python benchmarks/secure_sum.py [--size 101632] [--quick]
+
+Prints seconds a sum (the best and the median of some; CPU time of this process, so that other
+programs count less), bytes up against plain float32 and uint64, and CKKS beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedssca.aggregate import Adder, Answerer, Arrays
+from fedssca.privacy.graph import Rules
+from fedssca.privacy.homomorphic import CipherAdder, Encrypter
+from fedssca.privacy.keys import directory_of
+from fedssca.privacy.secure_sum import Masker
+from fedssca.privacy.secure_sum_server import Opener
+
+RUN = bytes(16)
+
+
+class Bench:
+    """Parties in this process; who is in `gone` vanishes in that phase."""
+
+    def __init__(self, parties: int, size: int, make: Callable[[int, Any], Answerer]) -> None:
+        identities = directory_of(parties)
+        self.halves = [make(number, identities[number]) for number in range(parties)]
+        draw = np.random.default_rng(0).normal
+        self.inputs = [draw(size=size).astype(np.float32) for _ in range(parties)]
+        self.gone: dict[str, Collection[int]] = {}
+        self.up: dict[str, int] = {}
+
+    def ask(self, phase: str, sent: Mapping[int, Arrays]) -> dict[int, Arrays]:
+        """Hand over, count what comes back."""
+        found = {
+            who: self.halves[who].handle(phase, arrays, lambda who=who: self.inputs[who])
+            for who, arrays in sent.items()
+            if who not in self.gone.get(phase, ())
+        }
+        self.up[phase] = sum(a.nbytes for said in found.values() for a in said.values())
+        return found
+
+    def sums(self, adder: Adder, repeats: int) -> tuple[list[float], float]:
+        """Seconds of each sum, and the relative error of the last."""
+        seconds, asked = [], range(len(self.inputs))
+        for _ in range(repeats):
+            begun = time.process_time()
+            found = adder.gather(self.ask, asked, np.zeros(len(self.inputs[0])))
+            seconds.append(time.process_time() - begun)
+        exact = np.sum([self.inputs[who] for who in found.who], axis=0, dtype=float)
+        return seconds, float(np.linalg.norm(found.total - exact) / np.linalg.norm(exact))
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--size", type=int, default=101_632)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    size, repeats = options.size, 2 if options.quick else 7
+    print(f"d = {size:,}; seconds are CPU time of all parties and the server together")
+    print(
+        "parties  neighbours  vanish            median    best  up/uint64  up/float32  rel. error"
+    )
+    for parties in (3, 10, 100):
+        rules = Rules(RUN, parties)
+        bench = Bench(parties, size, lambda n, who, rules=rules: Masker(n, who, rules))
+        adder = Opener(rules)
+        first, error = bench.sums(adder, 1)
+        _line(bench, parties, rules, "first (keys)", first, error)
+        seconds, error = bench.sums(adder, repeats)
+        _line(bench, parties, rules, "nobody", seconds, error)
+        third = range(max(1, 3 * parties // 10))
+        for phase in ("reply", "unmask"):
+            bench.gone = {phase: third}
+            seconds, error = bench.sums(adder, 2)
+            _line(bench, parties, rules, f"{len(third)} in {phase}, keys", seconds, error)
+            bench.gone = {}
+    for parties in (10,):
+        bench = Bench(parties, size, lambda n, who: Encrypter(n, who, RUN, 1))
+        adder = CipherAdder(RUN, 1)
+        bench.sums(adder, 1)
+        seconds, error = bench.sums(adder, repeats)
+        _line(bench, parties, None, "CKKS", seconds, error)
+
+
+def _line(
+    bench: Bench, parties: int, rules: Rules | None, what: str, seconds: list[float], error: float
+) -> None:
+    up = sum(bench.up.get(phase, 0) for phase in ("reply", "unmask", "open"))
+    plain = 8 * len(bench.inputs[0]) * parties
+    near = rules.degree(parties) if rules else 0
+    print(
+        f"{parties:7}  {near:10}  {what:16} {statistics.median(seconds):7.3f} {min(seconds):7.3f} "
+        f"{up / plain:10.4f} {2 * up / plain:11.3f}  {error:10.1e}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""What names a row: ids as text, one spelling for all parties, and files put in their order.
+
+An id is text: Unicode in NFC, without blanks around it. Whole numbers are their decimal digits, so
+7 in a column of integers and "7" in a CSV file are the same id; "007" is another one. What looks
+like a number that a program rewrote (7.0, 1.2e+11, nan), blanks and repetitions are refused with
+the row, for two parties would silently miss each other there.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from fedssca.data.dataset import Array
+from fedssca.errors import UserError
+
+__all__ = ["Form", "Named", "as_cells", "canonical", "form_of", "id_cells", "misfit", "open_named"]
+
+_REWRITTEN = re.compile(r"-?[0-9]+\.0*|-?[0-9](\.[0-9]+)?[eE]\+[0-9]+|nan|NaN")
+_BAD_NPZ = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+PARQUET = (".parquet", ".pq")
+KINDS = {
+    "whole": "whole numbers such as 7",
+    "padded": "digits with zeros in front such as 007",
+    "text": "text such as p7",
+    "mixed": "partly numbers, partly text",
+}
+
+
+class Form(NamedTuple):
+    """What the ids of a party look like; two parties compare it before they look for common ones.
+
+    "whole": digits, none with a zero in front; "padded": digits, some with one; "text": none is
+    digits only; "mixed": some are.
+    """
+
+    kind: str
+    width: int
+    """The length that all have, else 0."""
+
+
+def canonical(cells: Iterable[str], where: str, tell: bool = True) -> list[str]:
+    """The one spelling of each id, or a UserError with the row; `tell`: it may show the id."""
+    seen: dict[str, int] = {}
+    for row, cell in enumerate(cells, 1):
+        name = unicodedata.normalize("NFC", cell).strip()
+        shown = f" {name!r}" if tell else ""
+        if not name:
+            raise UserError(f"{where}, row {row}: the id is blank; every row needs one")
+        if _REWRITTEN.fullmatch(name):
+            raise UserError(
+                f"{where}, row {row}: the id{shown} is a decimal number; ids are text or whole "
+                "numbers, so save the column as one of these"
+            )
+        if not _encodes(name):
+            raise UserError(f"{where}, row {row}: the id{shown} is no valid Unicode text")
+        if name in seen:
+            raise UserError(
+                f"{where}: the id{shown} of row {seen[name]} comes again in row {row}; ids must "
+                "be unique"
+            )
+        seen[name] = row
+    return list(seen)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def form_of(ids: Sequence[str]) -> Form:
+    """What these canonical ids look like."""
+    digits = [name.isascii() and name.isdigit() for name in ids]
+    widths = {len(name) for name in ids}
+    width = widths.pop() if len(widths) == 1 else 0
+    if not all(digits):
+        return Form("mixed" if any(digits) else "text", width)
+    padded = any(name[0] == "0" and len(name) > 1 for name in ids)
+    return Form("padded" if padded else "whole", width)
+
+
+def misfit(forms: Mapping[str, Form]) -> str | None:
+    """One line about the first two parties whose ids cannot be meant alike; None: all fit."""
+    pairs = [(a, b) for a in forms for b in forms if a < b and forms[a].kind != forms[b].kind]
+    for one, two in pairs:
+        kinds = {forms[one].kind, forms[two].kind}
+        same_width = forms[one].width == forms[two].width != 0
+        if "mixed" in kinds or (kinds == {"whole", "padded"} and same_width):
+            continue
+        return (
+            f"the ids of {one} are {KINDS[forms[one].kind]}, those of {two} "
+            f"{KINDS[forms[two].kind]}; write them alike first"
+        )
+    return None
+
+
+def as_cells(values: Any, where: str) -> list[str]:
+    """A column of ids of any type as text, not yet in canonical spelling."""
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iufUS":
+        raise UserError(f"{where}: ids are {array.dtype} of shape {array.shape}; one text a row")
+    if array.dtype.kind != "S":
+        return [str(value) for value in array.tolist()]
+    return [_decoded(value, where, row) for row, value in enumerate(array.tolist(), 1)]
+
+
+def _decoded(value: bytes, where: str, row: int) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{where}, row {row}: the id is bytes that are no UTF-8 text") from None
+
+
+class Named(Protocol):
+    """A file of rows with ids."""
+
+    parts: dict[str, list[str]]
+    """The ids, canonical: "rows", and "test" where a file has test rows apart."""
+
+    def write(self, out: Path, rows: Mapping[str, Array]) -> None:
+        """These rows of each part, in this order, everything else as it was."""
+
+
+def open_named(path: Path, column: str) -> Named:
+    """The rows of a CSV, Parquet or NPZ file whose ids stand in `column`."""
+    if not path.is_file():
+        raise UserError(f"{path} is not there; name a .csv, .npz or .parquet file")
+    kind = path.suffix.lower()
+    if kind == ".csv":
+        return _Csv(path, column)
+    if kind in PARQUET:
+        return _Parquet(path, column)
+    if kind == ".npz":
+        return _Npz(path, column)
+    raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv, .npz or .parquet")
+
+
+def id_cells(path: Path, column: str) -> list[str]:
+    """One column of a CSV or Parquet file as the text that stands there: no digit is lost."""
+    if path.suffix.lower() in PARQUET:
+        return _parquet_cells(_parquet(path), path, column)
+    header, rows = _lines(path)
+    return _csv_cells(header, rows, path, column)
+
+
+class _Csv:
+    def __init__(self, path: Path, column: str) -> None:
+        self._header, self._rows = _lines(path)
+        cells = _csv_cells(self._header, self._rows, path, column)
+        self.parts = {"rows": canonical(cells, str(path))}
+
+    def write(self, out: Path, rows: Mapping[str, Array]) -> None:
+        with open(out, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(self._header)
+            writer.writerows(self._rows[row] for row in rows["rows"].tolist())
+
+
+class _Parquet:
+    def __init__(self, path: Path, column: str) -> None:
+        self._table = _parquet(path)
+        self.parts = {"rows": canonical(_parquet_cells(self._table, path, column), str(path))}
+
+    def write(self, out: Path, rows: Mapping[str, Array]) -> None:
+        import pyarrow.parquet as pq
+
+        pq.write_table(self._table.take(rows["rows"]), out)
+
+
+class _Npz:
+    def __init__(self, path: Path, column: str) -> None:
+        try:
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
+                self._raw = {name: np.asarray(held[name]) for name in held.files}
+        except _BAD_NPZ as error:
+            raise UserError(f"{path} cannot be read as NPZ of plain arrays: {error}") from None
+        if column not in self._raw:
+            raise _lacks(path, "array", column, self._raw)
+        self.parts = {}
+        for part, end in (("rows", ""), ("test", "_test")):
+            if column + end in self._raw:
+                where = f"{path}, {column + end}"
+                self.parts[part] = canonical(as_cells(self._raw[column + end], where), where)
+        odd = [n for n, v in self._raw.items() if self._ordered(n, v) and not self._fits(n, v)]
+        if odd:
+            raise UserError(f"{path}: the array {odd[0]!r} has not one row for each id")
+
+    def _part(self, name: str) -> str:
+        return "test" if name.endswith("_test") else "rows"
+
+    def _ordered(self, name: str, values: Array) -> bool:
+        return values.ndim > 0 and name != "features"
+
+    def _fits(self, name: str, values: Array) -> bool:
+        return len(values) == len(self.parts.get(self._part(name), ()))
+
+    def write(self, out: Path, rows: Mapping[str, Array]) -> None:
+        arrays: dict[str, Any] = {
+            name: values[rows[self._part(name)]] if self._ordered(name, values) else values
+            for name, values in self._raw.items()
+        }
+        with open(out, "wb") as file:
+            np.savez(file, **arrays)
+
+
+def _lines(path: Path) -> tuple[list[str], list[list[str]]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            rows = list(filter(None, csv.reader(lines, skipinitialspace=True)))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} cannot be read as CSV text: {error}") from None
+    if len(rows) < 2:
+        raise UserError(f"{path} is empty; it should hold a header and rows of data")
+    for number, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise UserError(f"{path}, row {number}: {len(row)} cells for {len(rows[0])} columns")
+    return [name.strip() for name in rows[0]], rows[1:]
+
+
+def _csv_cells(header: list[str], rows: list[list[str]], path: Path, column: str) -> list[str]:
+    if header.count(column) != 1:
+        raise _lacks(path, "column", column, header)
+    place = header.index(column)
+    return [row[place] for row in rows]
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise UserError(f'{path} needs pyarrow: pip install "fedssca[parquet]"') from None
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path} cannot be read as Parquet: {error}") from None
+
+
+def _parquet_cells(table: Any, path: Path, column: str) -> list[str]:
+    if column not in table.column_names:
+        raise _lacks(path, "column", column, table.column_names)
+    cells = []
+    for row, value in enumerate(table[column].to_pylist(), 1):
+        if isinstance(value, bool | list | dict):
+            raise UserError(f"{path}, row {row}: the id is {value!r}; ids are text or numbers")
+        text = _decoded(value, str(path), row) if isinstance(value, bytes) else str(value)
+        cells.append("" if value is None else text)
+    return cells
+
+
+def _lacks(path: Path, what: str, column: str, there: Iterable[str]) -> UserError:
+    return UserError(f"{path} has no {what} {column!r} for the ids; it has {', '.join(there)}")

@@ -1,0 +1,271 @@
+"use strict";
+// Lines against an axis, as SVG.
+//
+// A chart's spec: {title, note, xLabel, xKind, yLabel, yKind, log, lines, limits}
+// with lines [{name, number, points: [[x, y]...], star: y | null, faint}] and limits [numbers].
+
+const HEIGHT = 236;
+const MARGIN = { left: 62, right: 14, top: 12, bottom: 40 };
+
+/** Where everything goes: scales and visible lines of a spec at a width. */
+function layout(spec, width, height) {
+  const values = [];
+  const places = [];
+  for (const line of spec.lines) {
+    for (const [x, y] of line.points) {
+      places.push(x);
+      values.push(y);
+    }
+    if (line.star !== null && line.star !== undefined) values.push(line.star);
+  }
+  const all = values.concat(spec.limits);
+  const positive = all.length > 0 && all.every((value) => value > 0);
+  const logarithmic = Boolean(spec.log) && positive;
+  const [low, high] = range(all, logarithmic);
+  const [first, last] = places.length ? range(places, false) : [0, 1];
+  const make = logarithmic ? logScale : linearScale;
+  const begin = places.length
+    ? Math.min(
+        first,
+        places.reduce((a, b) => Math.min(a, b), Infinity),
+      )
+    : 0;
+  return {
+    x: linearScale(Math.max(begin, first), last, MARGIN.left, width - MARGIN.right),
+    y: make(low, high, height - MARGIN.bottom, MARGIN.top),
+    low,
+    logarithmic,
+  };
+}
+
+/** The whole chart as an SVG element that stands alone: no style sheet, its own colours. */
+function drawChart(spec, width, height, titled = false) {
+  const colour = {
+    text: Theme.colour("text"),
+    muted: Theme.colour("muted"),
+    grid: Theme.colour("grid"),
+    card: Theme.colour("card"),
+    good: Theme.colour("good"),
+  };
+  const plan = layout(spec, width, height);
+  const bottom = height - MARGIN.bottom;
+  const right = width - MARGIN.right;
+  const text = (x, y, words, more = {}) =>
+    svg("text", { x, y, fill: colour.muted, "font-size": 11, ...more }, words);
+  const clip = `clip-${(drawChart.count = (drawChart.count || 0) + 1)}`;
+  const root = svg("svg", {
+    xmlns: "http://www.w3.org/2000/svg",
+    width,
+    height: titled ? height + 24 : height,
+    viewBox: titled ? `0 -24 ${width} ${height + 24}` : `0 0 ${width} ${height}`,
+    "font-family": "system-ui, -apple-system, 'Segoe UI', sans-serif",
+  });
+  root.append(
+    svg(
+      "clipPath",
+      { id: clip },
+      svg("rect", {
+        x: MARGIN.left,
+        y: MARGIN.top - 4,
+        width: Math.max(0, right - MARGIN.left + 4),
+        height: bottom - MARGIN.top + 4,
+      }),
+    ),
+  );
+  if (titled) {
+    root.append(svg("rect", { x: 0, y: -24, width, height: height + 24, fill: colour.card }));
+    root.append(
+      text(MARGIN.left, -6, spec.title, { fill: colour.text, "font-size": 13, "font-weight": 600 }),
+    );
+  }
+  for (const limit of spec.limits) {
+    const y = Math.max(MARGIN.top, Math.min(bottom, plan.y.at(limit)));
+    root.append(
+      svg("rect", {
+        class: "kept",
+        x: MARGIN.left,
+        y,
+        width: Math.max(0, right - MARGIN.left),
+        height: Math.max(0, bottom - y),
+        fill: colour.good,
+        "fill-opacity": 0.13,
+      }),
+    );
+  }
+  for (const tick of plan.y.ticks(5)) {
+    const y = plan.y.at(tick);
+    root.append(svg("line", { x1: MARGIN.left, x2: right, y1: y, y2: y, stroke: colour.grid }));
+    root.append(text(MARGIN.left - 7, y + 4, show(tick, spec.yKind, 3), { "text-anchor": "end" }));
+  }
+  for (const tick of plan.x.ticks(Math.max(2, Math.floor(width / 60)))) {
+    const x = plan.x.at(tick);
+    root.append(svg("line", { x1: x, x2: x, y1: bottom, y2: bottom + 4, stroke: colour.muted }));
+    root.append(text(x, bottom + 16, show(tick, spec.xKind, 3), { "text-anchor": "middle" }));
+  }
+  root.append(
+    svg("line", { x1: MARGIN.left, x2: right, y1: bottom, y2: bottom, stroke: colour.muted }),
+  );
+  root.append(
+    text((MARGIN.left + right) / 2, height - 6, spec.xLabel, { "text-anchor": "middle" }),
+  );
+  const middle = (MARGIN.top + bottom) / 2;
+  root.append(
+    text(12, middle, spec.yLabel, {
+      "text-anchor": "middle",
+      transform: `rotate(-90 12 ${middle})`,
+    }),
+  );
+  const curves = svg("g", { "clip-path": `url(#${clip})`, fill: "none" });
+  for (const line of spec.lines) curves.append(...drawLine(line, plan, colour));
+  root.append(curves);
+  drawLimits(root, spec, plan, colour, { right, bottom });
+  if (!spec.lines.some((line) => line.points.length)) {
+    root.append(
+      text((MARGIN.left + right) / 2, middle, "no rows yet", { "text-anchor": "middle" }),
+    );
+  }
+  return root;
+}
+
+function drawLine(line, plan, colour) {
+  const look = looks(line.number);
+  const out = [];
+  const places = thinned(line.points, plan).map(
+    ([x, y]) => `${plan.x.at(x).toFixed(1)},${plan.y.at(y).toFixed(1)}`,
+  );
+  if (places.length) {
+    out.push(
+      svg("path", {
+        class: "curve",
+        d: `M${places.join("L")}`,
+        stroke: look.colour,
+        "stroke-dasharray": line.held ? "1.5 3.5" : look.dash,
+        "stroke-width": line.strong ? 3 : line.held ? 1.4 : 1.9,
+        "stroke-opacity": line.faint ? 0.16 : 1,
+        "stroke-linejoin": "round",
+        "stroke-linecap": "round",
+        "data-points": line.points.length,
+      }),
+    );
+  }
+  if (places.length && places.length < 3) {
+    for (const [x, y] of line.points)
+      out.push(svg("circle", { cx: plan.x.at(x), cy: plan.y.at(y), r: 2.5, fill: look.colour }));
+  }
+  if (line.star !== null && line.star !== undefined && places.length && !line.faint) {
+    const at = line.points[line.points.length - 1][0];
+    out.push(
+      svg("path", {
+        class: "star",
+        d: star(plan.x.at(at) - 3, plan.y.at(line.star), 7),
+        fill: look.colour,
+        stroke: colour.card,
+        "stroke-width": 1,
+      }),
+    );
+  }
+  return out;
+}
+
+/** Of more points than pixels those that can be seen: of every column the ends, top and bottom. */
+function thinned(points, plan) {
+  if (points.length < 2000) return points;
+  const out = [];
+  let column = null;
+  let group = [];
+  const flush = () => {
+    if (group.length < 5) return out.push(...group);
+    const values = group.map(([, y]) => y);
+    const low = values.indexOf(Math.min(...values));
+    const high = values.indexOf(Math.max(...values));
+    const kept = [...new Set([0, low, high, group.length - 1])].sort((a, b) => a - b);
+    return out.push(...kept.map((k) => group[k]));
+  };
+  for (const point of points) {
+    const at = Math.round(plan.x.at(point[0]));
+    if (at !== column) {
+      flush();
+      column = at;
+      group = [];
+    }
+    group.push(point);
+  }
+  flush();
+  return out;
+}
+
+function star(x, y, size) {
+  const corners = [];
+  for (let k = 0; k < 10; k += 1) {
+    const radius = k % 2 ? size * 0.42 : size;
+    const turn = (Math.PI * k) / 5 - Math.PI / 2;
+    corners.push(
+      `${(x + radius * Math.cos(turn)).toFixed(1)},${(y + radius * Math.sin(turn)).toFixed(1)}`,
+    );
+  }
+  return `M${corners.join("L")}Z`;
+}
+
+/** Limits on top of the curves, with their number on a plate of the card's colour. */
+function drawLimits(root, spec, plan, colour, { right, bottom }) {
+  const ordered = [...spec.limits].sort((a, b) => b - a).slice(0, 4);
+  for (const limit of ordered) {
+    const y = plan.y.at(limit);
+    const words = `limit ${show(limit, spec.yKind, 4)}`;
+    const wide = words.length * 6.2 + 8;
+    const crowded = ordered.some((other) => other > limit && y - plan.y.at(other) < 22);
+    const up = y - 18 > MARGIN.top && !crowded;
+    root.append(
+      svg("line", {
+        class: "limit",
+        x1: MARGIN.left,
+        x2: right,
+        y1: y,
+        y2: y,
+        stroke: colour.text,
+        "stroke-width": 1.2,
+      }),
+    );
+    root.append(
+      svg("rect", {
+        x: right - wide,
+        y: up ? y - 17 : y + 3,
+        width: wide,
+        height: 15,
+        rx: 3,
+        fill: colour.card,
+        "fill-opacity": 0.85,
+      }),
+    );
+    root.append(
+      svg(
+        "text",
+        {
+          x: right - wide / 2,
+          y: up ? y - 6 : y + 14,
+          fill: colour.text,
+          "font-size": 11,
+          "text-anchor": "middle",
+        },
+        words,
+      ),
+    );
+  }
+  if (spec.limits.length && bottom - plan.y.at(Math.min(...spec.limits)) > 30) {
+    root.append(
+      svg(
+        "text",
+        {
+          x: MARGIN.left + 6,
+          y: bottom - 6,
+          fill: colour.good,
+          "font-size": 11,
+          stroke: colour.card,
+          "stroke-width": 3,
+          "paint-order": "stroke",
+        },
+        "kept",
+      ),
+    );
+  }
+}

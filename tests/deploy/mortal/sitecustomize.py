@@ -1,0 +1,34 @@
+"""Put on the path of sites: a site's job is killed (-9) when one certain letter comes to it.
+
+FEDSSCA_DEADLY = "site-4 train/reply 10, ...": the site, the kind of the letter, its round.
+"""
+
+import os
+import signal
+import sys
+
+deadly = [tuple(one.split()) for one in os.environ.get("FEDSSCA_DEADLY", "").split(",") if one]
+
+
+class Finder:
+    """Waits until a job of ours is loaded, and changes what it does with letters."""
+
+    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+        if name == "fedssca.deploy.parts":
+            sys.meta_path.remove(self)
+            from fedssca.deploy.party import Party
+            from fedssca.wire import decode
+
+            original = Party.handle
+
+            def handle(self, data, post):  # type: ignore[no-untyped-def]
+                letter = decode(data)
+                if (self._name, letter.kind, str(letter.round)) in deadly:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return original(self, data, post)
+
+            Party.handle = handle
+
+
+if deadly:
+    sys.meta_path.insert(0, Finder())

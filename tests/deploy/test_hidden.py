@@ -1,0 +1,125 @@
+"""Parties with columns that hide their h_i: what passes the server, and what it cannot do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedssca.config import parse
+from fedssca.deploy.conduct import Conductor, Order
+from fedssca.deploy.crew import Away
+from fedssca.deploy.identity import Certified
+from fedssca.deploy.share import give_out, site_names
+from fedssca.errors import UserError
+from fedssca.privacy.keys import Forged
+from fedssca.wire import decode, encode
+from tests.deploy.loopback import RUN, Loopback, deployed, parties
+
+pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")
+CONFIG = """
+[data]
+name = "digits"
+split = "feature"
+[model]
+hidden = 4
+[algorithm]
+batch = 50
+rounds = 4
+rho = 0.9
+gamma = 0.5
+tau = 0.2
+[privacy]
+secure_sum = true
+"""
+H = "['h']"
+ROUND = ("train/share", "measure/share", "slope/share")
+
+
+def test_no_h_leaves_a_party_in_the_clear(tmp_path: Path) -> None:
+    """All letters are looked at: none between peers, and shares are whole numbers, never h."""
+    _, _, link = deployed(parse(CONFIG), 3, tmp_path)
+    assert not link.peer_letters
+    letters = [decode(data) for data in link.answers]
+    shares = [letter for letter in letters if letter.kind in ROUND]
+    assert {letter.kind for letter in shares} == set(ROUND)
+    for letter in shares:
+        assert set(letter.arrays) <= {H, "['seals']"}
+        assert letter.arrays[H].dtype == np.uint64
+        # 2^40 h would keep to the ends of the circle: masked, the middle is as full as the rest.
+        middle = np.abs(letter.arrays[H].astype(float) - 2.0**63) < 2.0**62
+        assert 0.3 < middle.mean() < 0.7
+
+
+def test_a_round_asked_again_is_under_new_masks(tmp_path: Path) -> None:
+    """Else the difference of two answers would show what the masks hide."""
+    _, _, link = deployed(parse(CONFIG), 3, tmp_path)
+    (data,) = [d for d in link.letters if decode(d).kind == "train/share" and decode(d).round == 2][
+        :1
+    ]
+    party = link.parties["site-1"]
+    one, two = (decode(party.handle(data, lambda *_: None)).arrays[H] for _ in range(2))
+    assert not np.any(one == two)
+
+
+def swapped(site: str, letter: bytes, back: bytes) -> bytes:
+    """A server that puts its own key in the place of site-2's."""
+    got = decode(back)
+    if site != "site-2" or got.kind != "offer":
+        return back
+    return encode(got._replace(arrays=got.arrays | {"key": got.arrays["key"][::-1].copy()}))
+
+
+def test_the_server_cannot_put_itself_between_parties(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="signature is not that of party 1"):
+        deployed(parse(CONFIG), 3, tmp_path, tamper=swapped)
+
+
+def test_a_changed_share_spoils_no_model(tmp_path: Path) -> None:
+    def changed(site: str, letter: bytes, back: bytes) -> bytes:
+        got = decode(back)
+        if site != "site-3" or got.kind != "train/share" or got.round != 2:
+            return back
+        h = got.arrays[H].copy()
+        h[-1] += np.uint64(1)
+        return encode(got._replace(arrays=got.arrays | {H: h}))
+
+    with pytest.raises(Away, match="round 2"):
+        deployed(parse(CONFIG), 3, tmp_path, tamper=changed)
+
+
+def test_a_site_may_insist_on_hidden_messages(tmp_path: Path) -> None:
+    config = parse(CONFIG, ["data.split=sample", "privacy.secure_sum=false"])
+    files = give_out(config, 2, tmp_path / "data")
+    files[1].write_text(files[1].read_text() + "hidden = true\n")
+    order = Order(config, site_names(2), RUN, False)
+    with pytest.raises(UserError, match=r"site-2: this site takes part in hidden sums only"):
+        Conductor(order, Loopback(parties(files)), tmp_path / "run").run()
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from fedssca.deploy.project import Project, provision
+
+    folder = tmp_path_factory.mktemp("kits")
+    made: Path = folder / "kits"
+    provision(Project(name="test", server="localhost", sites=["site-1", "site-2"]), made)
+    return made
+
+
+def test_certificates_are_identities(kits: Path) -> None:
+    names = ["site-1", "site-2"]
+    one, two = (Certified(kits / name / "startup", names) for name in names)
+    signed = two.sign(b"key")
+    one.verify(1, b"key", signed)
+    with pytest.raises(Forged, match="came in the name of site-1"):
+        two.verify(0, b"key", signed)
+    with pytest.raises(Forged, match="signature is not that of site-2"):
+        one.verify(1, b"other key", signed)
+    with pytest.raises(Forged, match="not from our CA"):
+        one.verify(1, b"key", signed[:40] + bytes([signed[40] ^ 1]) + signed[41:])
+    with pytest.raises(Forged, match="not from our CA"):
+        one.verify(1, b"key", b"")
+    with pytest.raises(UserError, match="no usable keys"):
+        Certified(kits, names)
