@@ -43,21 +43,31 @@ def _images(title: str, originals: np.ndarray, found: Rebuilt, side: int) -> Any
         lines.append((name, numbers, one.x[:columns], one.each[:columns]))
     wide, margin = 0.62 * columns, 2.3
     height = 0.62 * len(lines) + 0.16 * len(found) + 0.45
-    figure = Figure(figsize=(wide + margin, height), facecolor="white")
-    figure.text(0.02, 1 - 0.2 / height, title, size=9, weight="bold", color=INK, va="center")
+    across = max(wide + margin, 4.8)
+    figure = Figure(figsize=(across, height), facecolor="white")
+    figure.text(
+        0.1 / across, 1 - 0.2 / height, title, size=9, weight="bold", color=INK, va="center"
+    )
     top = height - 0.45
     for name, numbers, images, each in lines:
         middle = (top - 0.31) / height
         figure.text(
-            0.02, middle + (0.1 if numbers else 0) / height, name, size=8, color=INK, va="center"
+            0.1 / across,
+            middle + (0.1 if numbers else 0) / height,
+            name,
+            size=8,
+            color=INK,
+            va="center",
         )
         if numbers:
-            figure.text(0.02, middle - 0.13 / height, numbers, size=6.5, color=GREY, va="center")
+            figure.text(
+                0.1 / across, middle - 0.13 / height, numbers, size=6.5, color=GREY, va="center"
+            )
         for column, image in enumerate(images):
             place = [
-                (margin + 0.62 * column) / (wide + margin),
+                (margin + 0.62 * column) / across,
                 (top - 0.58) / height,
-                0.58 / (wide + margin),
+                0.58 / across,
                 0.58 / height,
             ]
             axis = figure.add_axes((place[0], place[1], place[2], place[3]))
