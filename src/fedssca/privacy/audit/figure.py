@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from typing import IO, Any
 
 import numpy as np
+from PIL import Image
 
 from fedssca.privacy.audit.score import Score
 
@@ -28,7 +30,10 @@ def draw(
     """A PNG; `side`: of square images, 0 where features are to be plotted."""
     paint = _images if side else _features
     figure = paint(title, originals, found, side)
-    figure.savefig(file, format="png", dpi=110, metadata={"Software": None})
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png", dpi=110)
+    # Noise hardly compresses: a few colours make the file a third as large.
+    Image.open(drawn).convert("RGB").quantize(32).save(file, format="png", optimize=True)
 
 
 def _images(title: str, originals: np.ndarray, found: Rebuilt, side: int) -> Any:
