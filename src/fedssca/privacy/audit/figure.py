@@ -44,7 +44,8 @@ def _images(title: str, originals: np.ndarray, found: Rebuilt, side: int) -> Any
         ("originals", "", originals[:columns], None)
     ]
     for name, one in found:
-        numbers = f"correlation {one.correlation:.3f}\ncontrol {one.control:.2f}"
+        numbers = f"correlation {one.correlation:.3f}\n"
+        numbers += f"chance {one.chance:.2f}, control {one.control:.2f}"
         lines.append((name, numbers, one.x[:columns], one.each[:columns]))
     wide, margin = 0.62 * columns, 2.3
     height = 0.62 * len(lines) + 0.16 * len(found) + 0.45
@@ -112,7 +113,7 @@ def _features(title: str, originals: np.ndarray, found: Rebuilt, side: int) -> A
         )
         axis.set(xlim=(low - room, high + room), ylim=(low - room, high + room))
         axis.set_title(
-            f"{name}\ncorrelation {each.correlation:.3f}, control {each.control:.2f}",
+            f"{name}\ncorrelation {each.correlation:.3f}, chance {each.chance:.2f}",
             size=7,
             color=INK,
         )
