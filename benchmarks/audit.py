@@ -41,9 +41,8 @@ def audit(folder: Path, batch: int) -> dict:
 
 
 def main(folder: Path, batches: list[int]) -> None:
-    print(
-        "| B | seen by | what | rows | unknowns | equations | rank | AUC | rebuilt | chance | control |"
-    )
+    heads = "B, seen by, what, rows, unknowns, equations, rank, AUC, rebuilt, chance, control"
+    print("| " + heads.replace(", ", " | ") + " |")
     print("| --- " * 11 + "|")
     for batch in batches:
         for entry in audit(folder, batch)["observers"]:
