@@ -41,9 +41,11 @@ def audit(folder: Path, batch: int) -> dict:
 
 
 def main(folder: Path, batches: list[int]) -> None:
-    heads = "B, seen by, what, rows, unknowns, equations, rank, AUC, rebuilt, chance, control"
+    heads = (
+        "B, seen by, what, rows, unknowns, equations, rank, AUC, rebuilt, chance, control, verdict"
+    )
     print("| " + heads.replace(", ", " | ") + " |")
-    print("| --- " * 11 + "|")
+    print("| --- " * 12 + "|")
     for batch in batches:
         for entry in audit(folder, batch)["observers"]:
             rank, fight = entry["rank"], entry.get("attack")
@@ -60,6 +62,7 @@ def main(folder: Path, batches: list[int]) -> None:
                 f"{fight['correlation']:.3f}" if fight else "",
                 f"{fight['chance']:.2f}" if fight else "",
                 f"{fight['control']:.2f}" if fight else "",
+                entry["level"],
             ]
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
