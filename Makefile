@@ -1,10 +1,10 @@
 # Everything installs into .venv; PYTHON may name another interpreter (3.11 or newer).
 PYTHON ?= python3
-EXTRAS ?= test,deploy,privacy,ui
+EXTRAS ?= test,deploy,privacy,ui,pandas,tensorboard,mlflow,docs
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint bench clean
+.PHONY: run test lint bench docs clean
 
 run: $(VENV)/.core
 	@rm -rf runs/first runs/first-unconstrained
@@ -22,15 +22,23 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/solver.py
 	$(BIN)/python benchmarks/constraints.py cancer
 
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open site/index.html; with search: $(BIN)/python -m http.server -d site"
+
 clean:
-	rm -rf $(VENV) runs .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.core
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
 $(VENV)/.test: $(VENV)/.core
-	@# EXTRAS=test,deploy,privacy,ui,torch adds the tests of PyTorch models; without torch they are skipped.
+	@# EXTRAS=$(EXTRAS),torch adds the tests of PyTorch models; without torch they are skipped.
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@

@@ -1,9 +1,7 @@
-"""Models of one's own: functions, Flax style, Equinox style; the page docs/own-model.md."""
+"""Models of one's own: functions, Flax style, Equinox style."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -18,19 +16,6 @@ from fedssca.constraints import Constraint
 from fedssca.models import _split
 
 P, J, L = 7, 5, 3
-PAGE = Path(__file__).parents[1] / "docs" / "own-model.md"
-
-
-def run_page(title: str) -> dict[str, Any]:
-    """Run the code of the page's opening and of one of its sections; what it leaves behind."""
-    opening, *sections = re.split(r"^## ", PAGE.read_text(), flags=re.M)
-    (own,) = [section for section in sections if section.startswith(title)]
-    names: dict[str, Any] = {}
-    found = re.findall(r"```python\n(.*?)```", opening + own, flags=re.S)
-    assert len(found) == 2
-    for code in found:
-        exec(code, names)
-    return names
 
 
 def batch_of(columns: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -156,13 +141,3 @@ def test_what_cannot_be_a_problem(columns: dict[str, np.ndarray]) -> None:
         from_scores(lambda p, x: x @ p, np.zeros((P, L)), objective="norm")
     with pytest.raises(UserError, match="l2 = -1"):
         from_scores(lambda p, x: x @ p, np.zeros((P, L)), l2=-1)
-
-
-def test_the_page_with_a_function() -> None:
-    names = run_page("A JAX function")
-    assert names["result"].feasible
-    assert names["result"].params["b"].shape == (8,)
-
-
-def test_the_page_with_a_module_that_is_a_tree() -> None:
-    assert run_page("Flax and Equinox")["problem"].dimension == 8

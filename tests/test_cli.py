@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,8 +28,57 @@ def shell(
 def test_version(shell: Shell) -> None:
     outcome = shell("--version")
     assert outcome.code == 0
-    assert "fedssca 0." in outcome.out
-    assert "jax " in outcome.out
+    first, *others = outcome.out.splitlines()
+    assert first.startswith("fedssca 0.")
+    assert {line.split()[0] for line in others} == {
+        *("python", "jax", "jaxlib", "numpy", "scipy"),
+        "extra",
+    }
+    torch = next(line for line in others if line.startswith("extra torch: "))
+    there = importlib.util.find_spec("torch") is not None
+    assert ("torch 2." if there else "pip install 'fedssca[torch]'") in torch
+
+
+def test_flags_are_shown_without_a_type(shell: Shell) -> None:
+    for command in ((), ("run",), ("deploy", "submit")):
+        said = shell(*command, "--help").out
+        assert "--help" in said
+        assert "bool" not in said
+
+
+def test_completion_offers_commands_and_options(tmp_path: Path) -> None:
+    """In a real bash: the script that we print is sourced, and asked what it would complete."""
+    (tmp_path / "fedssca").write_text(f'#!/bin/sh\nexec {sys.executable} -m fedssca "$@"\n')
+    (tmp_path / "fedssca").chmod(0o755)
+    ask = 'COMP_WORDS=({}); COMP_CWORD={}; _fedssca_completion fedssca; echo "${{COMPREPLY[@]}}"; '
+    lines = ("fedssca repr", "fedssca run --res")
+    asked = "".join(ask.format(line, line.count(" ")) for line in lines)
+    done = subprocess.run(
+        ["bash", "-c", f'eval "$(fedssca --show-completion)"; {asked}'],
+        env=os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n") == ["reproduce", "--resume", ""]
+
+
+def test_ctrl_c_while_loading_leaves_no_traceback() -> None:
+    """The signal comes while the package is being imported, before any of our handlers."""
+    code = (
+        "import os, signal, sys\n"
+        "class Press:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'fedssca.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Press())\n"
+        "import fedssca_program\n"
+        "fedssca_program.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 130
+    assert done.stderr == "stopped before anything was done\n"
+    assert done.stdout == ""
 
 
 @pytest.mark.parametrize("command", [("run",), ("data", "get"), ("data", "list")])
@@ -45,12 +98,12 @@ def test_no_command_shows_the_help(shell: Shell, command: tuple[str, ...]) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("rnu",), "No such command 'rnu'"),
+        (("rnu",), "Did you mean 'run'? (see fedssca --help)"),
         (("--vresion",), "No such option: --vresion"),
-        (("run", "--ouy", "x"), "No such option: --ouy"),
+        (("run", "--ouy", "x"), "Possible options: --out) (see fedssca run --help)"),
         (("run", "a.toml", "b.toml"), "unexpected extra argument"),
         (("run", "--out"), "requires an argument"),
-        (("data", "get"), "Missing argument"),
+        (("data", "get"), "Missing argument 'name'. (see fedssca data get --help)"),
         (("data", "get", "mnst"), "did you mean 'mnist'?"),
         (("data", "get", "zzzzz"), "known are adult, breast-cancer"),
         (("data", "get", "digits"), "it comes with scikit-learn"),

@@ -18,6 +18,7 @@ import pytest
 from fedssca.algorithm import Algorithm, State
 from fedssca.baselines import sgd
 from fedssca.builders import vertical_problem
+from fedssca.config import parse
 from fedssca.constraints import cross_entropy, loss_at_most
 from fedssca.curvature import diagonal
 from fedssca.data.split import Columns, Rows
@@ -25,6 +26,7 @@ from fedssca.dual import exact_penalty
 from fedssca.local_ssca import local_ssca
 from fedssca.metrics import traffic
 from fedssca.models import classifier, mlp
+from fedssca.privacy.wiring import simulated
 from fedssca.problem import Problem
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.local import Local
@@ -183,6 +185,22 @@ def test_compiled_rounds_and_messages_agree(method: str, split: str) -> None:
     jax.tree.map(lambda a, b: close(a, b, 1e-7), left.memory, right.memory)
     start = fused(method, split).problem.start
     assert np.linalg.norm(left.w - start) > 0.01 * np.linalg.norm(start)
+
+
+@pytest.mark.parametrize(
+    ("method", "split"), [case for case in CASES if isinstance(SPLITS[case[1]], Rows)]
+)
+@pytest.mark.parametrize("hidden", ["secure_sum", "homomorphic"])
+def test_hidden_sums_change_nothing(hidden: str, method: str, split: str) -> None:
+    pytest.importorskip("cryptography")
+    pytest.importorskip("tenseal")
+    p, algorithm = setting(method, split)
+    sums = simulated(parse(f"[privacy]\n{hidden} = true"), SPLITS[split].count)
+    runtime = Local(p, SPLITS[split], algorithm, SEED, sums=sums)
+    state = runtime.advance(algorithm.init(p.start), ROUNDS // 2)
+    plain = fused(method, split).fused.advance(algorithm.init(p.start), ROUNDS // 2)
+    close(state.w, plain.w, 1e-9 if hidden == "secure_sum" else 1e-6)
+    assert int(state.round) == ROUNDS // 2
 
 
 @cache

@@ -15,7 +15,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from test_adapters import run_page
 
 from fedssca import UserError, linear, loss_at_most
 from fedssca.constraints import Constraint, cross_entropy
@@ -167,8 +166,3 @@ def test_predicting_too_early_or_other_features(fitted: FederatedClassifier) -> 
 def test_the_package_does_not_import_sklearn() -> None:
     code = "import sys, fedssca; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
-
-
-def test_the_page_with_the_estimator() -> None:
-    names = run_page("scikit-learn")
-    assert names["model"].feasible_

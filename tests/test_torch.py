@@ -224,13 +224,3 @@ def test_what_is_refused(columns: dict[str, np.ndarray]) -> None:
     wide = from_module(nn.Linear(P + 1, L))
     with pytest.raises(UserError, match=r"does not take x of shape \(60, 7\)"):
         evaluator(wide, clients(columns, "float32"), None).row(wide.start)
-
-
-@needs_torch
-def test_the_page_with_torch() -> None:
-    from test_adapters import run_page
-
-    names = run_page("PyTorch")
-    assert names["result"].feasible
-    first = names["result"].params["0.weight"]
-    np.testing.assert_array_equal(names["module"][0].weight.detach(), first)

@@ -9,7 +9,17 @@ import jax.numpy as jnp
 
 from fedssca.problem import Array, Batch, Problem, Terms
 
-__all__ = ["Algorithm", "Cohort", "Message", "Request", "State", "Turnout", "start"]
+__all__ = [
+    "Algorithm",
+    "Cohort",
+    "Frame",
+    "Message",
+    "Noise",
+    "Request",
+    "State",
+    "Turnout",
+    "start",
+]
 
 
 class State(NamedTuple):
@@ -55,6 +65,27 @@ class Message(NamedTuple):
     """Arrays whose last axis runs over the parameters (gradients): party i sends its own block."""
 
 
+class Frame(NamedTuple):
+    """How a message that says where a client went carries a gradient g: centre + unit g."""
+
+    centre: Array
+    """Where a client goes whose gradients are all 0; the server knows it too."""
+    unit: Array
+
+
+class Noise(NamedTuple):
+    """What hides a unit in a round: every runtime adds it, from a source of its own."""
+
+    scalar: float
+    """Standard deviation on values, for a unit that weighs 1;"""
+    vector: float
+    """and on gradients."""
+    own: Callable[[Any], Any]
+    """N_i / N -> what client i's noise counts: how heavy a unit is in what is seen of it."""
+    ledger: Any
+    """What is spent of privacy: see `privacy.accountant`."""
+
+
 class Cohort(NamedTuple):
     """So many of so many clients are asked in a round."""
 
@@ -78,11 +109,17 @@ class Algorithm(NamedTuple):
     """The next state from the sum of all messages."""
     cohort: Cohort | None = None
     """Set where not all clients take part: see `participation`."""
+    frame: Callable[[Request], Frame] | None = None
+    """Set where clients send a change of w in place of a gradient."""
+    whole: bool = False
+    """The message is no sum over samples, even with one step."""
+    noise: Noise | None = None
+    """Set where messages are hidden: see `privacy.noise`."""
 
     @property
     def pooled(self) -> bool:
         """With one step the message is a sum over samples: a simulator may join all batches."""
-        return self.steps == 1
+        return self.steps == 1 and not self.whole
 
 
 def start(problem: Problem, w: Array, memory: Any) -> State:

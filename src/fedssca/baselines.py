@@ -12,7 +12,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from fedssca.algorithm import Algorithm, Message, Request, State, publish, start
+from fedssca.algorithm import Algorithm, Frame, Message, Request, State, publish, start
 from fedssca.errors import UserError
 from fedssca.problem import Array, Batch, Problem, Terms
 from fedssca.schedule import Schedule
@@ -62,5 +62,26 @@ def sgd(
     def update(state: State, total: Message) -> State:
         return state._replace(round=state.round + 1, w=state.w + total.vectors["change"])
 
-    name = "momentum" if momentum else "sgd"
-    return Algorithm(name, batch, steps, lambda w: start(problem, w, ()), publish, reply, update)
+    def frame(request: Request) -> Frame:
+        """Where the steps lead with gradients 0 (the known term pulls) and with one gradient."""
+        lr = rate(request.round).astype(request.w.dtype)
+        here, slope = jnp.eye(2, dtype=request.w.dtype)  # mixtures of (w, g)
+
+        def again(_: Array, at: tuple[Array, Array]) -> tuple[Array, Array]:
+            w, v = at
+            v = momentum * v + slope + 2 * known * w
+            return w - lr * v, v
+
+        (stays, unit), _ = jax.lax.fori_loop(0, steps, again, (here, jnp.zeros_like(here)))
+        return Frame((stays - 1) * request.w, unit)
+
+    return Algorithm(
+        "momentum" if momentum else "sgd",
+        batch,
+        steps,
+        lambda w: start(problem, w, ()),
+        publish,
+        reply,
+        update,
+        frame=frame,
+    )

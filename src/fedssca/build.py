@@ -13,7 +13,7 @@ import numpy as np
 from fedssca import config as cfg
 from fedssca.algorithm import Algorithm
 from fedssca.baselines import sgd
-from fedssca.calibrate import PROBES, calibrate
+from fedssca.calibrate import PROBES, calibrate, probe
 from fedssca.constraints import Constraint, from_config
 from fedssca.curvature import diagonal
 from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample, load
@@ -23,7 +23,14 @@ from fedssca.local_ssca import local_ssca
 from fedssca.loop import Runtime
 from fedssca.models import classifier, linear, mlp
 from fedssca.participation import participation
-from fedssca.privacy.wiring import hides_sums, simulated
+from fedssca.privacy.setting import check_amounts, hidden, loudness
+from fedssca.privacy.wiring import (
+    check_columns,
+    hides_columns,
+    hides_sums,
+    simulated,
+    simulated_exchange,
+)
 from fedssca.problem import Problem
 from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.check import check_fit
@@ -79,15 +86,17 @@ Engine = Callable[[Problem, Rows | Columns, Algorithm, int], Runtime]
 
 
 def engine_of(config: cfg.Config) -> Engine:
-    """The runtime that a config names; where sums are hidden, the one that moves real messages."""
-    if not hides_sums(config):
-        made: Engine = RUNTIMES[config.run.runtime]
-        return made
+    """The runtime that a config names; where something is hidden, the one that moves messages."""
 
-    def hidden(p: Problem, clients: Rows | Columns, algorithm: Algorithm, seed: int) -> Runtime:
-        return Local(p, clients, algorithm, seed, sums=simulated(config, clients.count))
+    def made(p: Problem, clients: Rows | Columns, algorithm: Algorithm, seed: int) -> Runtime:
+        if not hides_sums(config) and not hides_columns(config, p):
+            runtime: Runtime = RUNTIMES[config.run.runtime](p, clients, algorithm, seed)
+            return runtime
+        sums = simulated(config, clients.count)
+        exchange = simulated_exchange(config, p, clients)
+        return Local(p, clients, algorithm, seed, sums=sums, exchange=exchange)
 
-    return hidden
+    return made
 
 
 def build(
@@ -132,8 +141,11 @@ def _problem(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> P
 def _job(config: cfg.Config, dataset: Dataset, clients: Rows | Columns, problem: Problem) -> Job:
     algorithm = _in_cohorts(config, clients, _algorithm(config, problem))
     check_fit(problem, clients, algorithm)
-    if isinstance(clients, Columns) and clients.collection == "open":
-        _warn_open(problem)
+    algorithm = hidden(config, problem, clients, algorithm, config.algorithm.probes)
+    if isinstance(clients, Columns):
+        check_columns(config, problem, clients)
+        if clients.collection == "open":
+            _warn_open(problem)
     return Job(config, dataset, clients, problem, algorithm)
 
 
@@ -166,6 +178,7 @@ def _check_ranges(config: cfg.Config) -> None:
         if step and not 0 <= step.cool <= 1:
             raise UserError(f"algorithm.{name}.cool = {step.cool}: it must lie in [0, 1]")
     _check_privacy(config)
+    check_amounts(config.privacy)
     penalty = np.atleast_1d(config.problem.penalty)
     if not penalty.size or not (penalty > 0).all():
         raise UserError(f"problem.penalty = {config.problem.penalty}: it must be positive")
@@ -219,12 +232,17 @@ def _calibrated(
         wanted.append(chosen.opening)
     if chosen.name != "ssca" or None not in wanted:
         return config
+
+    def asked(probing: Algorithm) -> Algorithm:
+        return as_asked(config, problem, clients, probing)
+
     if chosen.batch <= (min(clients.sizes) if isinstance(clients, Rows) else clients.total):
         found = calibrate(
             problem,
             chosen.batch,
             chosen.rounds,
-            lambda probe: engine(problem, clients, _in_cohorts(config, clients, probe), run.seed),
+            lambda probing: engine(problem, clients, asked(probing), run.seed),
+            noise=loudness(asked(probe(problem, chosen.batch)), clients),
             **{
                 name: step.a
                 for name, step in (("rho", chosen.rho), ("gamma", chosen.gamma))
@@ -241,6 +259,15 @@ def _calibrated(
             probes=PROBES,
         )
     return dataclasses.replace(config, algorithm=chosen)
+
+
+def as_asked(
+    config: cfg.Config, problem: Problem, clients: Rows | Columns, probing: Algorithm
+) -> Algorithm:
+    """The probing rounds in cohorts and under noise, where the run itself is; that will warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return hidden(config, problem, clients, _in_cohorts(config, clients, probing), PROBES)
 
 
 def _in_cohorts(config: cfg.Config, clients: Rows | Columns, algorithm: Algorithm) -> Algorithm:

@@ -74,7 +74,7 @@ def vertical_problem(
     additive: bool = False,
     **settings: Any,
 ) -> Problem:
-    """A problem for parties that hold columns: terms = head(w_0, [locals[i](w_i, x_i)], batch).
+    """A problem for parties that hold columns: `terms = head(w_0, [locals[i](w_i, x_i)], batch)`.
 
     `params` is (w_0, w_1, ..., w_I), each any pytree; `features[i]` are party i's columns of x;
     `additive` says that the head depends on the h_i only through their sum, which lets parties

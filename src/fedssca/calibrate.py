@@ -29,6 +29,10 @@ REACH = 8.0
 """Curvature times the length of an averaged step. Above 25 the iteration is unstable."""
 QUIET = 0.3
 """Steps shorten when |gradient|^2 / noise falls below 1 / QUIET."""
+CLOSE, APART = 0.01, 0.3
+"""How far from w(1) curvature is measured, in lengths of it: without and with noise."""
+LEAST = 0.3
+"""No curvature counts for less than this times what noise alone would look like."""
 STRIDE = 0.3
 """The longest averaged step, in lengths of w(1). The curvature of a narrow network, which has far
 to go from a small w(1), grows several times over on the way."""
@@ -91,11 +95,18 @@ def calibrate(
     *,
     rho: float = RHO,
     gamma: float = GAMMA,
+    noise: float = 0.0,
 ) -> StepSizes:
-    """Probe the clients through `runtime` and choose tau (for these rho, gamma) and the rest."""
-    algorithm = probe(problem, batch)
+    """Probe the clients through `runtime` and choose tau (for these rho, gamma) and the rest.
+
+    `noise` is the standard deviation of what hides the gradients, if anything does. It would pass
+    for curvature: probes then go further apart, and what it adds to their differences is taken off.
+    """
+    algorithm = probe(problem, batch, APART if noise else CLOSE)
     state = runtime(algorithm).advance(algorithm.init(problem.start), PROBES)
     found: Probe = state.memory
+    if noise:
+        found = found._replace(curvature=_denoised(problem, found.curvature, noise))
     curvature, snr = np.asarray(found.curvature, float), float(found.snr)
     if not np.isfinite(curvature).all() or not np.isfinite(snr):
         raise UserError("gradients at the start are not finite: check the data and their scale")
@@ -110,8 +121,11 @@ def calibrate(
     return found_steps._replace(opening=tuple(float(f"{nu:.3g}") for nu in np.asarray(first)))
 
 
-def probe(problem: Problem, batch: int) -> Algorithm:
-    """The probing rounds as an Algorithm, so that they run wherever rounds run."""
+def probe(problem: Problem, batch: int, apart: float = CLOSE) -> Algorithm:
+    """The probing rounds as an Algorithm, so that they run wherever rounds run.
+
+    Points are `apart` times |w(1)| from it.
+    """
     combine = problem.combine
 
     def init(w: Array) -> State:
@@ -121,7 +135,7 @@ def probe(problem: Problem, batch: int) -> Algorithm:
         return start(problem, w, found)
 
     def width(w: Array) -> Array:
-        return 1e-2 * jnp.maximum(jnp.linalg.norm(w), 1)
+        return _width(w, apart)
 
     def request(state: State) -> Request:
         inner = (state.round > 0) & (state.round < PROBES - 1)
@@ -156,6 +170,17 @@ def probe(problem: Problem, batch: int) -> Algorithm:
         )
 
     return Algorithm("probe", batch, 1, init, request, reply, update)
+
+
+def _width(w: Array, apart: float) -> Array:
+    return apart * jnp.maximum(jnp.linalg.norm(w), 1)
+
+
+def _denoised(problem: Problem, measured: Array, noise: float) -> Array:
+    """|a|^2 from |a + n|^2, n the noise of two gradients: its length hardly varies."""
+    each = np.linalg.norm(problem.combine, axis=1) * noise / float(_width(problem.start, APART))
+    square = 2 * problem.dimension * each**2
+    return jnp.sqrt(jnp.maximum(jnp.square(measured) - square, LEAST**2 * square))
 
 
 def _span(found: Probe, w: Array) -> float:

@@ -23,6 +23,8 @@ from fedssca.compiled import remember
 from fedssca.config import Config, nearest, parse, read
 from fedssca.deploy.command import app as deploy_app
 from fedssca.errors import UserError
+from fedssca.export import Places, exporting
+from fedssca.export_run import MLflow, TensorBoard, export
 from fedssca.privacy.psi_command import psi
 from fedssca.report.command import report
 from fedssca.reproduce.command import reproduce
@@ -49,9 +51,15 @@ def root(
 ) -> None:
     """Federated optimisation with constraints: train together, keep the limits you state."""
     if version:
-        from fedssca.record import versions
+        from fedssca.record import extras, versions
 
-        print(" ".join(f"{name} {number}" for name, number in versions().items()))
+        found = versions()
+        for name in sorted(found, key=lambda name: name != "fedssca"):
+            print(f"{name} {found[name]}")
+        for extra, parts in extras().items():
+            there = ", ".join(" ".join(part) for part in parts.items())
+            absent = f"not installed: pip install 'fedssca[{extra}]'"
+            print(f"extra {extra}: {there if all(parts.values()) else absent}")
         raise typer.Exit
 
 
@@ -72,6 +80,8 @@ def run(
     twin: Annotated[
         bool, typer.Option("--twin", help="Also run the same problem without its constraints.")
     ] = False,
+    tensorboard: TensorBoard = None,
+    mlflow: MLflow = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -98,7 +108,9 @@ def run(
     for path in plan:
         if not again[path]:
             RunDirectory.check_free(path)
-    screen = Screen(Console(stderr=True, quiet=quiet or as_json))
+    places = Places(tensorboard, mlflow)
+    places.check()
+    screen = Screen(Console(stderr=True, quiet=quiet or as_json), places)
     try:
         results = {path: screen.train(path, each, again[path]) for path, each in plan.items()}
     except KeyboardInterrupt:
@@ -131,8 +143,8 @@ def unconstrained(config: Config) -> Config:
 class Screen:
     """Progress on stderr; a note that several runs give is shown once."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, places: Places) -> None:
+        self._console, self._places = console, places
         self._notes: set[str] = set()
 
     def train(self, folder: Path, config: Config, resume: bool) -> dict[str, Any]:
@@ -159,6 +171,7 @@ class Screen:
             bar.start()
             values = "".join(f" {value:+.3f}" for value in row["constraints"][:2])
             numbers = f"F_0 {row['objective']:.4g}" + (f"  F_m{values}" if values else "")
+            numbers += f"  ε {row['epsilon']:.3g}" if "epsilon" in row else ""
             speed = row["round"] / row["seconds"] if row["seconds"] > 0 else 0.0
             bar.update(task, completed=row["round"], numbers=f"{numbers}  {speed:.0f} rounds/s")
 
@@ -168,7 +181,13 @@ class Screen:
             warnings.showwarning = lambda message, *_, **__: waiting.append(str(message))
             status.start()
             try:
-                return execute(config, folder, resume=resume, on_row=show)
+                with exporting(folder, self._places) as export:
+
+                    def both(row: dict[str, Any]) -> None:
+                        export(row)
+                        show(row)
+
+                    return execute(config, folder, resume=resume, on_row=both)
             finally:
                 status.stop()
                 if bar.live.is_started:
@@ -248,6 +267,9 @@ def tune(
 app.command(epilog="Example: fedssca reproduce fig1a fig1b --runs 10")(reproduce)
 
 
+app.command(epilog="Example: fedssca export runs/first --tensorboard board")(export)
+
+
 app.command(epilog="Example: fedssca bench --only limit --json")(bench)
 
 
@@ -308,7 +330,9 @@ def main() -> NoReturn:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     remember()
     try:
-        code = app(prog_name="fedssca", standalone_mode=False) or 0
+        command = typer.main.get_command(app)
+        _no_types_of_flags(command)
+        code = command(prog_name="fedssca", standalone_mode=False) or 0
     except UserError as error:
         code, message = 2, str(error)
     except MemoryError as error:
@@ -318,12 +342,23 @@ def main() -> NoReturn:
     except Exception as error:  # typer's own: unknown options, missing arguments
         if not hasattr(error, "format_message"):
             raise
-        code, message = 2, error.format_message()
+        place = getattr(getattr(error, "ctx", None), "command_path", "fedssca")
+        said = error.format_message()  # nothing if the help was shown instead
+        code, message = 2, f"{said} (see {place} --help)" if said else ""
     else:
         message = ""
     if message:
         print(f"fedssca: {' '.join(message.splitlines())}", file=sys.stderr)
     sys.exit(code)
+
+
+def _no_types_of_flags(command: Any) -> None:
+    """Help without the word <bool> beside options that take no value."""
+    for option in command.get_params(typer.Context(command)):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for part in getattr(command, "commands", {}).values():
+        _no_types_of_flags(part)
 
 
 def program() -> NoReturn:

@@ -24,6 +24,7 @@ import numpy as np
 
 from fedssca.algorithm import Algorithm, Message, Request
 from fedssca.exchange import SERVER, Exchange, Outgoing, Pairwise
+from fedssca.privacy.noise import Veil, veiled
 from fedssca.problem import Array, Batch, Problem, Terms, Vertical
 from fedssca.sampling import batch_indices
 
@@ -49,6 +50,7 @@ class RowClient:
         rows: Batch,
         total: int,
         seed: int,
+        veil: Veil | None = None,
     ) -> None:
         self.number = number
         self._rows = {name: jnp.asarray(column) for name, column in rows.items()}
@@ -67,11 +69,12 @@ class RowClient:
             return algorithm.reply(problem.terms, request, batch)
 
         self._reply = reply
+        self._hide = veiled(algorithm, veil, number, size / total)
 
     def handle(self, phase: str, request: Request) -> Outgoing:
         """Answer a request of the server."""
         del phase
-        return {SERVER: self._reply(self._rows, request)}
+        return {SERVER: self._hide(self._reply(self._rows, request), request)}
 
 
 class ColumnClient:
@@ -85,6 +88,7 @@ class ColumnClient:
         columns: Batch,
         label_holder: int | None,
         exchange: Exchange | None = None,
+        veil: Veil | None = None,
     ) -> None:
         assert problem.vertical is not None
         self.number = number
@@ -101,6 +105,7 @@ class ColumnClient:
         self._local = jax.jit(self._split.locals[number])
         self._head = jax.jit(self._head_gradients)
         self._block = jax.jit(self._block_message, static_argnames="block")
+        self._hide = {block: veiled(algorithm, veil, block, 1.0) for block in (0, number + 1)}
 
     def receive(self, sender: int, payload: Any) -> None:
         """Take what a peer sent in this round: its h, or the label holder's slopes."""
@@ -134,7 +139,16 @@ class ColumnClient:
         else:
             batch["slopes"] = self._slopes
         blocks = [0, self.number + 1] if self.number == self._speaker else [self.number + 1]
-        return {SERVER: {block: self._block(request, batch, block=block) for block in blocks}}
+        return {SERVER: {block: self._hidden(request, batch, block) for block in blocks}}
+
+    def _hidden(self, request: dict[str, Any], batch: Batch, block: int) -> Message:
+        """The message for one block of w, under its noise if the method has any."""
+        message = self._block(request, batch, block=block)
+        return self._hide[block](message, self._point(request, block))
+
+    def _point(self, request: dict[str, Any], block: int) -> Request:
+        w = request["w0"] if block == 0 else request["w"]
+        return Request(request["round"], w, request["weights"])
 
     def _head_gradients(self, w0: Array, hs: list[Array], batch: Batch) -> list[Array]:
         """d f_k(n) / d h_j(n) for every party j, (B, K, H_j)."""
@@ -145,10 +159,8 @@ class ColumnClient:
 
     def _block_message(self, request: dict[str, Any], batch: Batch, block: int) -> Message:
         """The algorithm's message for one block of w, all other blocks held fixed."""
-        rows = len(request["indices"])
-        w = request["w0"] if block == 0 else request["w"]
-        batch["weight"] = jnp.full(rows, 1 / rows, w.dtype)
-        point = Request(request["round"], w, request["weights"])
+        rows, point = len(request["indices"]), self._point(request, block)
+        batch["weight"] = jnp.full(rows, 1 / rows, point.w.dtype)
         message = self._algorithm.reply(self._terms_of(block, request), point, batch)
         return message if block == 0 else message._replace(scalars=())
 

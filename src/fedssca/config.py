@@ -136,7 +136,8 @@ class Privacy:
     neighbours: int = 0
     """With how many others a client shares masks; 0: all of few, some of many."""
     threshold: float = 0.0
-    """The share of them that must live for a sum to be opened; 0: two thirds."""
+    """The share of clients that must answer, and of neighbours that must live, for a sum to be
+    opened, above 0.5; 0: two thirds (neighbours, where not all are: a majority)."""
     homomorphic: bool = False
     """CKKS in place of masks: the server adds ciphertexts,"""
     key_holder: int = 0
@@ -172,7 +173,7 @@ def parse(text: str, settings: Sequence[str] = (), source: str = "config") -> Co
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{source} is not valid TOML: {error}") from error
+        raise UserError(f"{source} is not valid TOML: {error}; mend that line") from error
     for setting in settings:
         _assign(tree, setting)
     return from_tree(tree)
@@ -205,7 +206,7 @@ def section(kind: Any, text: str, source: str) -> Any:
     try:
         return _build(kind, tomllib.loads(text), Path(source).name)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{source} is not valid TOML: {error}") from error
+        raise UserError(f"{source} is not valid TOML: {error}; mend that line") from error
 
 
 def read(path: Path) -> str:
@@ -214,7 +215,7 @@ def read(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}; check the path"
         ) from error
 
 
@@ -282,7 +283,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         if f.default is f.default_factory is dataclasses.MISSING and f.name not in given
     ]
     if missing:
-        raise UserError(f"{where} lacks {', '.join(missing)}")
+        raise UserError(f"{where} lacks {', '.join(missing)}: add {missing[0]} = ...")
     return kind(**given)
 
 

@@ -115,7 +115,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         x = _features(X, "")
         if x.shape[1] != self.n_features_in_:
             raise UserError(
-                f"X has {x.shape[1]} features, the model was trained with {self.n_features_in_}"
+                f"X has {x.shape[1]} features, the model was trained with {self.n_features_in_}: "
+                "give the same columns"
             )
         network = self._network()
         w0, w1 = self.result_.params
@@ -144,7 +145,7 @@ def _fitting(model: Model, features: int, classes: int) -> Model:
     if (w1.shape[1], scores.shape[1]) != (features, classes):
         raise UserError(
             f"the model takes {w1.shape[1]} features and gives {scores.shape[1]} scores, "
-            f"the data have {features} features and {classes} classes"
+            f"the data have {features} features and {classes} classes: build it to fit"
         )
     return model
 
@@ -180,7 +181,7 @@ def _checked(part: Mapping[str, Any], who: str) -> Columns:
     if y.ndim != 1:
         raise UserError(f"{of}y has shape {y.shape}: one label a row is needed")
     if not len(x):
-        raise UserError(f"{of}there are no rows")
+        raise UserError(f"{of}there are no rows: leave that party out")
     others = {name: np.asarray(column) for name, column in part.items() if name not in ("x", "y")}
     for name, column in {"y": y, **others}.items():
         if len(np.atleast_1d(column)) != len(x):
@@ -235,7 +236,8 @@ def _alike(parts: Sequence[Columns]) -> None:
             raise UserError(f"client {i} has labels of another kind than client 0: text or numbers")
         if part["x"].dtype != first["x"].dtype:
             raise UserError(
-                f"client {i} has x of type {part['x'].dtype}, client 0 of {first['x'].dtype}"
+                f"client {i} has x of type {part['x'].dtype}, client 0 of {first['x'].dtype}: "
+                "convert one"
             )
 
 

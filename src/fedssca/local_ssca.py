@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.algorithm import Algorithm, Message, Request, State
+from fedssca.algorithm import Algorithm, Frame, Message, Request, State
 from fedssca.dual import steer
 from fedssca.errors import UserError
 from fedssca.problem import Array, Batch, Problem, Terms
@@ -118,11 +118,15 @@ def local_ssca(
         (w, _), values = jax.lax.scan(step, begin, (jnp.arange(steps), local))
         return Message(values.mean(0), {"change": share * (w - asked.w)})
 
+    def frame(asked: Request) -> Frame:
+        (cw, cb, cg), _ = _way(rule(asked), steps)
+        return Frame((cw - 1) * asked.w + cb * asked.average, cg)
+
     def update(state: State, total: Message) -> State:
         asked = request(state)
         w, b, change = asked.w, asked.average, total.vectors["change"]
-        (cw, cb, cg), (rw, rb, rg) = _way(rule(asked), steps)
-        ghat = (change - (cw - 1) * w - cb * b) / cg
+        still, (rw, rb, rg) = frame(asked), _way(rule(asked), steps)[1]
+        ghat = (change - still.centre) / still.unit
         measured = problem.measured(total.scalars, w)
         return State(
             round=asked.round,
@@ -136,7 +140,7 @@ def local_ssca(
         )
 
     init = opened(problem, course, opening)
-    return Algorithm("ssca", batch, steps, init, request, reply, update)
+    return Algorithm("ssca", batch, steps, init, request, reply, update, frame=frame)
 
 
 def _way(rule: Callable[[Array], Rule], steps: int) -> tuple[Any, Any]:

@@ -267,14 +267,7 @@ def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> 
     split, count, rows = problem.vertical, clients.count, algorithm.batch
     top = w.dtype.itemsize * len(split.blocks[0])
     down = count * (_bytes(asked) - _bytes(w) + 4 * rows + top) + _bytes(w) - top
-    hs = [
-        jax.eval_shape(
-            h,
-            jax.ShapeDtypeStruct((len(split.blocks[i + 1]),), w.dtype),
-            jax.ShapeDtypeStruct((rows, len(split.features[i])), batch["x"].dtype),
-        )
-        for i, h in enumerate(split.locals)
-    ]
+    hs = shares(problem, clients, rows)
     if clients.collection == "open":
         columns = {
             name: shape for name, shape in batch.items() if name not in ("x", "weight", "client")
@@ -293,6 +286,20 @@ def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> 
         return Traffic(_bytes(message), down, (count - 1) * _bytes(hs))
     others = _bytes([h for i, h in enumerate(hs) if i != holder])
     return Traffic(_bytes(message), down, others * (1 + problem.combine.shape[1]))
+
+
+def shares(problem: Problem, clients: Columns, rows: int) -> list[Any]:
+    """The shapes of the h_i of so many rows."""
+    split, kind = problem.vertical, clients.columns["x"].dtype
+    assert split is not None
+    return [
+        jax.eval_shape(
+            h,
+            jax.ShapeDtypeStruct((len(split.blocks[i + 1]),), problem.start.dtype),
+            jax.ShapeDtypeStruct((rows, len(split.features[i])), kind),
+        )
+        for i, h in enumerate(split.locals)
+    ]
 
 
 def shapes(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> tuple[Any, Any]:

@@ -17,10 +17,15 @@ from fedssca.errors import UserError
 from fedssca.problem import Array
 from fedssca.sampling import batch_indices, uniform
 
-__all__ = ["participation"]
+__all__ = ["asked_in", "participation"]
 
 SERVER = np.array([-1], np.int32)
 """Whose draw it is: no client has this number."""
+
+
+def asked_in(t: Array, cohort: Cohort, seed: int) -> Array:
+    """The clients that are asked in round t."""
+    return batch_indices(seed, t, SERVER, np.array([cohort.clients]), cohort.size)[0]
 
 
 def participation(
@@ -33,7 +38,7 @@ def participation(
         raise UserError(f"dropout = {dropout}: it must lie in [0, 1)")
 
     def turnout(t: Array) -> Turnout:
-        (asked,) = batch_indices(seed, t, SERVER, np.array([clients]), cohort)
+        asked = asked_in(t, Cohort(cohort, clients), seed)
         return Turnout(asked, uniform(seed, t, asked) >= dropout)
 
     def request(state: State) -> Request:

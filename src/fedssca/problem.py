@@ -46,7 +46,7 @@ Measure: TypeAlias = Callable[[Array, Batch], dict[str, Sequence[Rate]]]
 class Vertical:
     """The same terms written for parties that hold columns: f = head(w_0, (h_i)_i, batch).
 
-    Party i evaluates h_i = locals[i](w_i, x_i), where x_i = x[:, features[i]] and the block
+    Party i evaluates h_i = `locals[i](w_i, x_i)`, where x_i = x[:, features[i]] and the block
     w_i = w[blocks[i + 1]]; w_0 = w[blocks[0]]. The blocks partition the positions of w.
     """
 

@@ -17,11 +17,12 @@ import hashlib
 import json
 import os
 import platform
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import IO, Any
 
@@ -232,3 +233,20 @@ def versions() -> dict[str, str]:
     """Versions that decide the numbers of a run."""
     names = ("fedssca", "jax", "jaxlib", "numpy", "scipy")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+def extras() -> dict[str, dict[str, str]]:
+    """What each optional extra asks for, with the installed versions; "": not installed."""
+    found: dict[str, dict[str, str]] = {}
+    for line in requires("fedssca") or ():
+        named = re.match(r"""([\w.-]+).*;.*extra == ["']([\w-]+)["']""", line)
+        if named and named[2] not in ("docs", "test"):
+            found.setdefault(named[2], {})[named[1]] = _installed(named[1])
+    return found
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""

@@ -104,6 +104,7 @@ def carry_out(
     folder.save_model(w=result.w, w_last=result.last)
     return folder.save_result(
         result.final
+        | result.privacy
         | {
             "feasible": result.feasible,
             "kkt_residual": result.kkt_residual,

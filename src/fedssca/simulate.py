@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
 from fedssca.algorithm import Algorithm, State
 from fedssca.calibrate import probe
-from fedssca.certificate import Keeper, certify, early, explain, refine, restore
+from fedssca.certificate import Keeper, certify, early, explain, feasible, refine, restore
 from fedssca.data.split import Columns, Rows
 from fedssca.data.stream import Streams
 from fedssca.errors import UserError
@@ -21,6 +21,10 @@ from fedssca.metrics import Evaluator, Traffic, evaluator, state_row, traffic
 from fedssca.problem import Params, Problem
 from fedssca.runtime.fused import Fused
 from fedssca.runtime.streaming import Streaming
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 __all__ = ["Checkpoint", "Result", "simulate"]
 
@@ -54,6 +58,8 @@ class Result:
     rows: list[Row]
     """One dictionary an evaluated round, as in metrics.jsonl."""
     state: State
+    privacy: Row = field(default_factory=dict)
+    """What was spent: epsilon, delta, how counted and on what assumption; without noise {}."""
 
     @property
     def feasible(self) -> bool:
@@ -64,6 +70,28 @@ class Result:
     def kkt_residual(self) -> float:
         """How far the returned model is from a KKT point."""
         return float(self.certificate["kkt_residual"])
+
+    def plot(self, **others: Result) -> Figure:
+        """The curves as a matplotlib figure, with limits and the returned model; beside `others`.
+
+        `result.plot(unconstrained=twin).savefig("curves.png")` draws two results.
+        """
+        from fedssca.show import figure
+
+        return figure({"result": self, **others})
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The rows as a table; a constraint named fnr has the columns constraint_fnr (F_m, its
+        limit subtracted), slack_fnr and multiplier_fnr.
+        """
+        from fedssca.show import frame
+
+        return frame(self)
+
+    def _repr_html_(self) -> str:
+        from fedssca.show import html
+
+        return html(self)
 
 
 def simulate(
@@ -114,7 +142,7 @@ def simulate(
     probing = wire(problem, parties, probe(problem, algorithm.batch)) if probes else round_
     at = resume or Checkpoint(algorithm.init(problem.start), Keeper(), 0.0)
     begun, last, keeper = time.perf_counter() - at.seconds, rounds - 1, replace(at.keeper)
-    rows = list(earlier)
+    rows, ledger = list(earlier), algorithm.noise.ledger if algorithm.noise else None
     chosen = {last}.union(evaluate_at or range(0, last, evaluate_every))
 
     def observe(state: State) -> bool:
@@ -122,6 +150,8 @@ def simulate(
         over = stream is not None and stream.ended is not None
         if (done in chosen or over) and _new(rows, done):
             row = state_row(state) | judge.row(state.w) | _sent(round_, done, probing, probes)
+            if ledger:
+                row["epsilon"] = ledger.spent(done)
             rows.append(row | {"seconds": time.perf_counter() - begun})
             _check_finite(rows[-1])
             keeper.see(state.w, rows[-1])
@@ -137,16 +167,24 @@ def simulate(
     first_stop = 0 if resume is None else first + 1
     ahead = sorted(stop for stop in stops if first_stop <= stop <= last)
     state = run(engine, at.state, ahead, observe)
-    result = conclude(problem, judge, keeper, state, rows)
-    return replace(result, notes=_end(stream, int(state.round), last) + result.notes)
+    result = conclude(problem, judge, None if ledger else keeper, state, rows)
+    notes = _end(stream, int(state.round), last) + result.notes
+    if ledger:
+        return replace(result, notes=[COVERED, *notes], privacy=ledger.report(int(state.round)))
+    return replace(result, notes=notes)
 
 
 def conclude(
-    problem: Problem, judge: Evaluator, keeper: Keeper, state: State, rows: list[Row]
+    problem: Problem, judge: Evaluator, keeper: Keeper | None, state: State, rows: list[Row]
 ) -> Result:
-    """Choose the model to return, and prove or explain."""
+    """Choose the model to return, and prove or explain.
+
+    Without a keeper it is the last one: a choice by exact values would tell of the data.
+    """
     w, row, passes, notes = state.w, rows[-1], 0, []
-    if problem.constraints:
+    if problem.constraints and keeper is None and not feasible(row):
+        notes = explain(problem, rows, row)
+    elif problem.constraints and keeper is not None:
         if keeper.last is None or early(keeper.last[1], rows[-1]["round"]):
             passes = restore(judge, keeper, state.w, rows[-1])
         if keeper.best is not None:
@@ -175,7 +213,21 @@ def conclude(
     )
 
 
-OWN = {"round", "slack", "multipliers", "bytes_up", "bytes_down", "bytes_peer", "seconds"}
+COVERED = (
+    "epsilon covers the iterates, so also the returned model, which is the last of them; it does "
+    "not cover the metrics, the certificate and these notes, computed from exact data"
+)
+
+OWN = {
+    "round",
+    "slack",
+    "multipliers",
+    "bytes_up",
+    "bytes_down",
+    "bytes_peer",
+    "seconds",
+    "epsilon",
+}
 """What describes the run as a whole, not the model that it returns."""
 
 

@@ -89,7 +89,14 @@ class _Shared:
         plain = all(entry.kind == "loss" for entry in job.config.problem.constraint)
         seedless = not job.config.algorithm.cohort and job.config.run.runtime == "fused"
         alike = len(set(sizes)) <= 1 and plain and seedless
+        alike &= len({_loudness(each) for each in (self._first, job)}) == 1
         return job.dataset is self._first.dataset and one == other and alike
+
+
+def _loudness(job: Job) -> tuple[float, ...]:
+    """How much noise there is: to spend the same, seeds may need different amounts."""
+    noise = job.algorithm.noise
+    return () if noise is None else (noise.scalar, noise.vector)
 
 
 def _seedless(config: Config) -> Config:

@@ -196,7 +196,9 @@ def choose_methods(config: Config, names: Sequence[str] | None) -> tuple[list[st
             hint = f"{hint} Known are {known}" if hint.startswith("did") else f"known are {known}"
             raise UserError(f"no method is named {name!r}: {hint}")
         if name in unfit:
-            raise UserError(f"{name} does not fit this problem: it {why}")
+            raise UserError(
+                f"{name} does not fit this problem: it {why}; leave it out of --methods"
+            )
     return list(dict.fromkeys(names)), []
 
 
@@ -242,7 +244,9 @@ def hold_out(dataset: Dataset, seed: int) -> Dataset:
     y = dataset.train["y"]
     kept = stratified(y, HELD_OUT, seed)
     if kept.all():
-        raise UserError(f"{dataset.name}: {len(y)} training rows are too few to hold some out")
+        raise UserError(
+            f"{dataset.name}: {len(y)} training rows are too few to hold some out; bring more"
+        )
     own, held = ({k: v[rows] for k, v in dataset.train.items()} for rows in (kept, ~kept))
     return dataclasses.replace(dataset, train=own, test=held)
 

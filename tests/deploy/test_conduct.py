@@ -11,7 +11,10 @@ from fedssca.config import parse
 from fedssca.runner import execute
 from tests.deploy.loopback import deployed
 
-pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:convergence is not guaranteed"),
+    pytest.mark.filterwarnings("ignore:the sum of two parties"),
+]
 BASE = """
 [data]
 name = "digits"

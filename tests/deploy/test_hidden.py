@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from fedssca.config import parse
+from fedssca.deploy.conduct import Conductor, Order
 from fedssca.deploy.crew import Away
 from fedssca.deploy.identity import Certified
+from fedssca.deploy.share import give_out, site_names
 from fedssca.errors import UserError
 from fedssca.privacy.keys import Forged
 from fedssca.wire import decode, encode
-from tests.deploy.loopback import deployed
+from tests.deploy.loopback import RUN, Loopback, deployed, parties
 
 pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")
 CONFIG = """
@@ -85,6 +87,15 @@ def test_a_changed_share_spoils_no_model(tmp_path: Path) -> None:
 
     with pytest.raises(Away, match="round 2"):
         deployed(parse(CONFIG), 3, tmp_path, tamper=changed)
+
+
+def test_a_site_may_insist_on_hidden_messages(tmp_path: Path) -> None:
+    config = parse(CONFIG, ["data.split=sample", "privacy.secure_sum=false"])
+    files = give_out(config, 2, tmp_path / "data")
+    files[1].write_text(files[1].read_text() + "hidden = true\n")
+    order = Order(config, site_names(2), RUN, False)
+    with pytest.raises(UserError, match=r"site-2: this site takes part in hidden sums only"):
+        Conductor(order, Loopback(parties(files)), tmp_path / "run").run()
 
 
 @pytest.fixture(scope="module")

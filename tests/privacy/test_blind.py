@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 
 from fedssca.baselines import sgd
 from fedssca.builders import vertical_problem
+from fedssca.config import parse
 from fedssca.constraints import cross_entropy, loss_at_most
 from fedssca.data.split import Columns
 from fedssca.errors import UserError
@@ -18,6 +22,8 @@ from fedssca.exchange import SERVER
 from fedssca.models import classifier, mlp
 from fedssca.privacy.blind import Blind, check_additive, in_process, relay
 from fedssca.privacy.keys import Forged, directory_of
+from fedssca.privacy.wiring import check_columns, wire_of
+from fedssca.runner import execute
 from fedssca.runtime.local import Local
 from fedssca.schedule import power
 from fedssca.ssca import ssca
@@ -25,6 +31,7 @@ from fedssca.ssca import ssca
 P, N = 6, 40
 rng = np.random.default_rng(0)
 DATA = {"x": rng.normal(size=(N, P)), "y": rng.integers(0, 3, N).astype(np.int32)}
+TWO = (np.arange(3), np.arange(3, 6))
 THREE = (np.array([0, 1]), np.array([2, 5]), np.array([3, 4]))
 
 
@@ -166,7 +173,11 @@ def test_training_ends_where_pairwise_training_does(holder: int | None, constrai
     blind = Local(p, clients, algorithm, 3, exchange=in_process(3))
     left, right = plain.advance(start, 6), blind.advance(start, 6)
     np.testing.assert_allclose(left.w, right.w, rtol=1e-8, atol=1e-9)
-    assert blind.bytes_peer == (0 if holder is None else plain.bytes_peer - 6 * 2 * 7 * 4 * 8)
+    config = parse("[privacy]\nsecure_sum = true\n[data]\nsplit = 'feature'")
+    foretold = wire_of(config)(p, clients, algorithm)
+    counted = (blind.bytes_up, blind.bytes_down, blind.bytes_peer)
+    assert counted == tuple(6 * amount for amount in foretold)
+    assert (foretold.peer == 0) == (holder is None)
 
 
 def test_an_additive_head_is_recognised() -> None:
@@ -189,3 +200,41 @@ def test_a_false_declaration_is_refused(same_shape: bool) -> None:
     hs = [jnp.zeros((5, h)) for h in widths]
     with pytest.raises(UserError, match="declared additive"):
         check_additive(p.vertical, p.start[: top.size], hs, {"y": np.zeros(5, np.int32)})
+
+
+RUN = """
+[data]
+name = "digits"
+split = "feature"
+clients = 3
+[model]
+hidden = 4
+[[problem.constraint]]
+kind = "loss"
+limit = 1.9
+[algorithm]
+batch = 50
+rounds = 6
+"""
+
+
+def test_a_run_with_hidden_columns_is_the_plain_one(tmp_path: Path) -> None:
+    plain = execute(parse(RUN), tmp_path / "plain")
+    hidden = execute(parse(RUN, ["privacy.secure_sum=true"]), tmp_path / "hidden")
+    a, b = (np.load(tmp_path / run / "model.npz")["w_last"] for run in ("plain", "hidden"))
+    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert hidden["bytes_peer"] == 0 < plain["bytes_peer"]
+    assert hidden["bytes_up"] > plain["bytes_up"]
+
+
+def test_what_cannot_be_hidden_is_said() -> None:
+    config = parse("[privacy]\nsecure_sum = true\n[data]\nsplit = 'feature'")
+    p = classifier(mlp(P, 4, 3), [], features=TWO)
+    with pytest.warns(UserWarning, match="sum of two parties"):
+        check_columns(config, p, Columns(DATA, TWO))
+    with pytest.raises(UserError, match="hands the h_i to the server"):
+        check_columns(config, p, Columns(DATA, TWO, collection="open"))
+    split = dataclasses.replace(p.vertical, additive=False)
+    with pytest.warns(UserWarning, match="in pairs"):
+        check_columns(config, dataclasses.replace(p, vertical=split), Columns(DATA, TWO))
+    check_columns(parse(""), p, Columns(DATA, TWO))

@@ -37,13 +37,9 @@ precision = "float64"
 """
 LIMIT = ["problem.constraint=[{kind='loss', limit=1.9}, {kind='client_loss', limit=2.2}]"]
 RATE = ["algorithm.rate=0.1"]
-METHODS = {
-    "ssca": [],
+METHODS = {  # the contract test has the others
     "steered": LIMIT,
-    "exact": [*LIMIT, "algorithm.multipliers=exact", "problem.objective=norm"],
-    "local steps": [*LIMIT, "algorithm.local_steps=3"],
     "sgd": ["algorithm.name=sgd", *RATE],
-    "momentum": ["algorithm.name=momentum", "algorithm.local_steps=2", *RATE],
     "primal-dual": ["algorithm.name=primal-dual", *RATE, *LIMIT],
     "cohorts": ["algorithm.cohort=2"],
     "silence": ["algorithm.cohort=3", "algorithm.dropout=0.1", "run.seed=3"],
@@ -76,7 +72,7 @@ def test_every_method_ends_where_the_plain_sum_ends(method: str) -> None:
     assert distance(METHODS[method], "privacy.secure_sum=true") < 1e-9
 
 
-@pytest.mark.parametrize("method", ["steered", "cohorts"])
+@pytest.mark.parametrize("method", ["cohorts"])
 def test_encrypted_runs_end_within_the_error_of_their_sums(method: str) -> None:
     pytest.importorskip("tenseal")
     assert distance(METHODS[method], "privacy.homomorphic=true") < 1e-6

@@ -139,9 +139,9 @@ def test_odd_lists_are_refused(why: str) -> None:
         table.gather()
 
 
-def test_a_sum_is_opened_once() -> None:
-    table = Table(inputs(4))
-    letters: list[Any] = []
+def recorded(table: Table) -> list[tuple[str, int, Any]]:
+    """Everything that one sum sends to the parties."""
+    letters: list[tuple[str, int, Any]] = []
 
     def keep(phase: str, who: int, arrays: Any) -> Any:
         letters.append((phase, who, arrays))
@@ -149,29 +149,25 @@ def test_a_sum_is_opened_once() -> None:
 
     table.down = keep
     table.gather()
-    for phase, who, arrays in letters:  # everything that was ever sent, once more
-        with pytest.raises(Refused):
-            table.maskers[who].handle(phase, arrays, lambda: table.inputs[0])
-    table.gather()
-    for phase, who, arrays in letters:
-        with pytest.raises(Refused):
-            table.maskers[who].handle(phase, arrays, lambda: table.inputs[0])
+    table.down = lambda phase, who, arrays: arrays
+    return letters
+
+
+def test_a_sum_is_opened_once() -> None:
+    table = Table(inputs(4))
+    letters = recorded(table)
+    for _ in range(2):  # at once, and after another sum
+        for phase, who, arrays in letters:
+            with pytest.raises(Refused):
+                table.maskers[who].handle(phase, arrays, lambda: table.inputs[0])
+        table.gather()
 
 
 def test_an_older_sum_is_not_opened_after_a_newer_one_was_masked() -> None:
     table = Table(inputs(4))
-    letters: list[Any] = []
-
-    def vanish(phase: str, who: int, arrays: Any) -> Any:
-        letters.append((phase, who, arrays))
-        return arrays
-
-    table.down = vanish
-    table.gather()
-    old = next(a for p, who, a in letters if p == "unmask" and who == 0)
-    number = {"number": old["number"] + 1}
-    fresh = {name: old[name] for name in ("epoch",)} | number
-    table.maskers[0].handle("reply", fresh, lambda: table.inputs[0])
+    old = next(a for phase, who, a in recorded(table) if phase == "unmask" and who == 0)
+    newer = {"epoch": old["epoch"], "number": old["number"] + 1}
+    table.maskers[0].handle("reply", newer, lambda: table.inputs[0])
     with pytest.raises(Refused, match="not masked here last"):
         table.maskers[0].handle("unmask", old, lambda: table.inputs[0])
 

@@ -113,7 +113,9 @@ def save(found: Found, out: Path) -> list[Path]:
             rows = {str(n): row for n, row in enumerate(found["growth"])}
             written += [_csv(out / "growth.csv", rows), _lines(out / "growth.png", found["growth"])]
     except OSError as error:
-        raise UserError(f"cannot write to {out}: {error.strerror or error}") from error
+        raise UserError(
+            f"cannot write to {out}: {error.strerror or error}; choose another --out"
+        ) from error
     return written
 
 

@@ -42,7 +42,9 @@ def prepare(venvs: Path, name: str, requirements: Path, timeout: float = 1800.0)
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot write to {venvs}: {error.strerror}") from error
+        raise UserError(
+            f"cannot write to {venvs}: {error.strerror}; choose another --venvs"
+        ) from error
     begun = time.perf_counter()
     install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]
     steps = (

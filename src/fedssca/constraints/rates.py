@@ -153,7 +153,8 @@ def _gap(
         if not np.any(rows(columns)):
             raise UserError(
                 f"constraint {kind!r}: no training row with {column} = {value} is of class "
-                f"{positive}, so that group has no true-positive rate"
+                f"{positive}, so that group has no true-positive rate; "
+                "use parity, or another column"
             )
     term, rates = _rate(_event(kind, positive, sharpness), groups, columns)
     name = f"{kind}_{column}" + (f"_{positive}" if positive != 1 else "")
@@ -178,7 +179,8 @@ def _event(
     def event(scores: Array) -> Array:
         if not 0 <= positive < scores.shape[1]:
             raise UserError(
-                f"constraint {kind!r}: {positive} is not one of {scores.shape[1]} classes"
+                f"constraint {kind!r}: {positive} is not one of {scores.shape[1]} classes: "
+                "set positive"
             )
         others = jnp.delete(scores, positive, axis=1)
         margin = scores[:, positive] - jax.nn.logsumexp(others, axis=1)

@@ -187,13 +187,18 @@ def _npz(path: Path, label: str, keep: Sequence[str]) -> tuple[Table, Table]:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
             raw = {k: np.asarray(held[k]) for k in held.files}
     except _BAD_NPZ as e:
-        raise UserError(f"{path} cannot be read as NPZ of plain arrays: {e}") from None
+        raise UserError(
+            f"{path} cannot be read as NPZ of plain arrays: {e}; "
+            "write it with numpy.savez(file, x=..., y=...)"
+        ) from None
     names = {"x": "x", "y": label} | {k: k for k in keep}
     parts = []
     for end in ("", "_test"):
         lacking = [v + end for v in names.values() if v + end not in raw]
         if lacking and not (end and "x_test" not in raw and label + end not in raw):
-            raise UserError(f"{path} has no array {lacking[0]!r}; it has {', '.join(raw)}")
+            raise UserError(
+                f"{path} has no array {lacking[0]!r}; it has {', '.join(raw)}; set data.label"
+            )
         parts.append({k: raw[v + end] for k, v in names.items()} if not lacking else {})
     return parts[0], parts[1]
 
@@ -205,7 +210,9 @@ def _csv(path: Path, names: Sequence[str] | None = None) -> Table:
             rows = filter(None, csv.reader(lines, skipinitialspace=True))
             header = [n.strip() for n in names or next(rows, [])]
             if len(set(header)) < len(header):
-                raise UserError(f"{path}: the header names a column twice: {', '.join(header)}")
+                raise UserError(
+                    f"{path}: the header names a column twice: {', '.join(header)}; rename one"
+                )
             first = next(rows, None)
             if names and first and first[0].startswith("|"):  # a remark, in adult.test
                 first = next(rows, None)
@@ -214,12 +221,16 @@ def _csv(path: Path, names: Sequence[str] | None = None) -> Table:
             table = _numbers(path, len(header)) if names is None else None
             cells = [] if table is not None else [first, *rows]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} cannot be read as CSV text: {error}") from None
+        raise UserError(
+            f"{path} cannot be read as CSV text: {error}; save it as UTF-8 CSV"
+        ) from None
     if table is not None:
         return dict(zip(header, table, strict=True))
     for i, row in enumerate(cells):
         if len(row) != len(header):
-            raise UserError(f"{path}, row {i + 1}: {len(row)} cells for {len(header)} columns")
+            raise UserError(
+                f"{path}, row {i + 1}: {len(row)} cells for {len(header)} columns; mend that row"
+            )
     return {n: _column(path, n, c) for n, c in zip(header, zip(*cells, strict=True), strict=True)}
 
 
@@ -254,7 +265,9 @@ def _parquet(path: Path) -> Table:
     try:
         source = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} cannot be read as Parquet: {error}") from None
+        raise UserError(
+            f"{path} cannot be read as Parquet: {error}; write it anew, or use CSV"
+        ) from None
     table: Table = {}
     for name, column in zip(source.column_names, source.columns, strict=True):
         values = column.to_pylist()
@@ -262,6 +275,8 @@ def _parquet(path: Path) -> Table:
             raise UserError(_BLANK.format(path, name, values.index(None) + 1))
         text = all(isinstance(v, str) for v in values)
         if not text and not all(isinstance(v, bool | int | float) for v in values):
-            raise UserError(f"{path}: column {name!r} is {column.type}, not number or text")
+            raise UserError(
+                f"{path}: column {name!r} is {column.type}, not number or text; convert or drop it"
+            )
         table[name] = np.array(values, dtype=str if text else np.float64)
     return table

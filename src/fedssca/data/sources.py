@@ -112,7 +112,10 @@ def _places(path: Path, header: str, label: str, columns: Sequence[str] | None) 
     wanted = [*([n for n in names if n != label] if columns is None else columns), label]
     lacking = [name for name in wanted if name not in names]
     if lacking:
-        raise UserError(f"{path} has no column {lacking[0]!r}; it has {', '.join(names)}")
+        raise UserError(
+            f"{path} has no column {lacking[0]!r}; it has {', '.join(names)}: "
+            "check label and columns"
+        )
     return [names.index(name) for name in wanted]
 
 
@@ -131,7 +134,10 @@ def _numbers(path: Path, lines: Sequence[str], first: int, use: Sequence[int]) -
                 if line.strip():
                     parse([line])
             except (ValueError, IndexError):
-                raise UserError(f"{path}, line {number}: not all numbers: {line!r}") from None
+                raise UserError(
+                    f"{path}, line {number}: not all numbers: {line!r}; "
+                    "give columns that are, with columns=[...]"
+                ) from None
         raise
 
 

@@ -181,7 +181,10 @@ def _fit_rows(name: str, each: Facts, other: str, first: Facts) -> None:
     for what in ("array", "dtype", "scale"):
         _same(name, f"has {what}", each[what], first[what], f"{other} has")
     for column in set(each.get("kinds", {})) ^ set(first.get("kinds", {})):
-        raise UserError(f"{name}: column {column!r} is text at one site and numbers at {other}")
+        raise UserError(
+            f"{name}: column {column!r} is text at one site and numbers at {other}; "
+            "write it alike at all"
+        )
 
 
 def _same(name: str, what: str, mine: Any, theirs: Any, how: str) -> None:
@@ -208,7 +211,9 @@ def _labels(speakers: Sequence[tuple[str, Facts]]) -> list[Any]:
     kinds = {isinstance(label, str) for _, f in speakers for label in f["labels"]}
     if len(kinds) > 1:
         odd = next(n for n, f in speakers if isinstance(f["labels"][0], str))
-        raise UserError(f"{odd}: its labels are text, those of others are numbers")
+        raise UserError(
+            f"{odd}: its labels are text, those of others are numbers; write them alike"
+        )
     labels = sorted({label for _, f in speakers for label in f["labels"]})
     for name, each in speakers:
         for label in each["labels"]:
@@ -222,7 +227,9 @@ def _labels(speakers: Sequence[tuple[str, Facts]]) -> list[Any]:
 def _union(voices: Sequence[tuple[str, Facts]], kinds_of: Any) -> list[str] | None:
     found = [kinds_of(facts) for _, facts in voices]
     if any((kinds is None) != (found[0] is None) for kinds in found):
-        raise UserError(f"{voices[0][0]}: a constraint's column is text here, numbers elsewhere")
+        raise UserError(
+            f"{voices[0][0]}: a constraint's column is text here, numbers elsewhere; write it alike"
+        )
     return None if found[0] is None else sorted({k for kinds in found for k in kinds})
 
 

@@ -27,8 +27,9 @@ from fedssca.deploy.sums import SiteSums
 from fedssca.deploy.table import introduce
 from fedssca.errors import UserError
 from fedssca.loop import Runtime
+from fedssca.privacy.setting import noisy
 from fedssca.record import RunDirectory
-from fedssca.runner import carry_out
+from fedssca.runner import carry_out, load_config
 from fedssca.runtime.nvflare import Deployed
 from fedssca.wire import Letter, note, read_note
 
@@ -132,7 +133,9 @@ class Conductor:
 
     def _run(self, on_row: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         census = self._shake_hands()
-        config, crew = self._config, self.crew
+        config, crew, again = self._config, self.crew, 0
+        if self._order.resume and noisy(config.privacy):
+            config, again = load_config(self._out), self._sent_again(config)
         first = self._prepare(config, census)
         introduce(crew, first, SETTING_UP)
         sums = SiteSums(crew, config, self._order.run, sum(census.sizes))
@@ -144,6 +147,9 @@ class Conductor:
         job = build(config, *blank(census, config), engine=probing)
         if job.config != config:
             self._prepare(job.config, census)
+        if (noise := job.algorithm.noise) is not None:
+            counted = noise._replace(ledger=noise.ledger.also(again))
+            job = job._replace(algorithm=job.algorithm._replace(noise=counted))
 
         def training(problem: Any, clients: Any, algorithm: Algorithm, seed: int) -> Runtime:
             del problem, clients, seed
@@ -163,6 +169,17 @@ class Conductor:
         text = json.dumps(as_note(census), indent=2)
         folder.write("census.json", lambda file: file.write(text.encode()))
         return result
+
+    def _sent_again(self, config: Config) -> int:
+        """Messages that resuming may have sent twice, under fresh noise, in all so far.
+
+        Each time at most the rounds between two checkpoints; where there are none, all of them.
+        """
+        file, every = self._out / "resumes.json", config.run.checkpoint_every
+        times = 1 + (int(file.read_text()) if file.exists() else 0)
+        RunDirectory(self._out).write(file.name, lambda out: out.write(str(times).encode()))
+        rounds = config.algorithm.rounds - 1
+        return times * (min(every, rounds) if every else rounds)
 
     def _shake_hands(self) -> Census:
         """All sites fit, or one line that names the one that does not."""

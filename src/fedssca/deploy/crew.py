@@ -17,7 +17,7 @@ import numpy as np
 from fedssca.errors import UserError
 from fedssca.wire import Letter, WireError, arrays_of, decode, encode, read_note, tree_of
 
-__all__ = ["Answer", "Away", "Crew", "Link", "Tally"]
+__all__ = ["Answer", "Away", "Crew", "Link", "Tally", "finite"]
 
 PATIENCE = 3
 """Broken answers in a row after which a site is dropped."""
@@ -52,6 +52,14 @@ class Tally(NamedTuple):
     seconds: float = 0.0
     bytes_down: int = 0
     bytes_up: int = 0
+
+
+def finite(due: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """A tree of the shapes that are due, of finite numbers; else a WireError."""
+    tree = tree_of(due, arrays)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)):
+        raise WireError("its answer holds numbers that are not finite")
+    return tree
 
 
 class Crew:
@@ -138,10 +146,7 @@ class Crew:
             kept.append((tree, packed[number]))
 
         def read(number: int, arrays: dict[str, np.ndarray]) -> Any:
-            tree = tree_of(due(number), arrays)
-            if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)):
-                raise WireError("its answer holds numbers that are not finite")
-            return tree
+            return finite(due(number), arrays)
 
         return self.exchange(kind, round_, packed, read)
 

@@ -30,7 +30,10 @@ class Holding:
         for column in asked["extra"]:
             if column not in sheet.extra and (sheet.y is not None or not asked["columns"]):
                 there = ", ".join(sheet.extra) or "none"
-                raise UserError(f"a constraint asks for column {column!r}, columns are: {there}")
+                raise UserError(
+                    f"a constraint asks for column {column!r}, columns are: {there}; "
+                    "change the constraint's column, or the site's table"
+                )
         if sheet.y is None and not asked["columns"]:
             raise UserError(
                 f"no label column: set label in site.toml to one of {', '.join(sheet.features)}"
@@ -55,7 +58,10 @@ class Holding:
             parts = [part.y for part in (sheet, sheet.test) if part and part.y is not None]
             said["labels"] = np.unique(np.concatenate(parts)).tolist()
             if len(said["labels"]) > MOST_GROUPS:
-                raise UserError(f"{len(said['labels'])} different labels: is that the column?")
+                raise UserError(
+                    f"{len(said['labels'])} different labels: is that the column? "
+                    "set label in site.toml"
+                )
             said["extra"] = {
                 name: _kinds(sheet.extra[name]) for name in asked["extra"] if name in sheet.extra
             }

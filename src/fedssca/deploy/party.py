@@ -32,6 +32,7 @@ from fedssca.deploy.stages import PASSED, STAGES, Stage, blind, phases_of, shape
 from fedssca.deploy.sums import SUM, SiteHalf, plain_part
 from fedssca.errors import UserError
 from fedssca.exchange import Exchange
+from fedssca.privacy.noise import Secret
 from fedssca.wire import Letter, WireError, arrays_of, decode, encode, note, read_note, tree_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Party:
         self._parts: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] | None = None
         self._new: dict[str, np.ndarray] = {}
         self._early: dict[tuple[str, int], dict[int, np.ndarray]] = {}
+        self._veil = Secret()
         self._lock, self._mail = threading.Lock(), threading.Lock()
 
     def handle(self, data: Any, post: Post) -> bytes:
@@ -142,6 +144,11 @@ class Party:
             raise WireError("prepare came before facts")
         self._census = Census(**told["census"])
         config = parse(told["config"], source="the run's config")
+        if self._source.hidden and not (config.privacy.secure_sum or config.privacy.homomorphic):
+            raise UserError(
+                "this site takes part in hidden sums only (hidden in its site.toml): set "
+                "privacy.secure_sum = true in the run"
+            )
         with jax.enable_x64(config.run.precision == "float64"):
             self._job, self._stages = plan(config, *blank(self._census, config)), {}
             if self._parts is None:
@@ -189,8 +196,9 @@ class Party:
         number, key = census.names.index(self._name), (name, letter.round)
         if name not in self._stages:
             due = shapes_of(name, job, number).asked
+            parts = (*self._parts, self._new)
             exchange = self._exchange(name, job)
-            self._stages[name] = stage(name, job, number, *self._parts, self._new, exchange), due
+            self._stages[name] = stage(name, job, number, *parts, self._veil, exchange), due
         one, due = self._stages[name]
         if phase == phases[0]:
             with self._mail:

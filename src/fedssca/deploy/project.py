@@ -65,9 +65,12 @@ def read_project(file: Path) -> Project:
                 f"{file}: the name {name!r}: use small letters, digits and hyphens, at most 41"
             )
     if taken := {"server", "ca", "submit"} & set(project.sites):
-        raise UserError(f"{file}: a site cannot be called {taken.pop()!r}")
+        raise UserError(f"{file}: a site cannot be called {taken.pop()!r}: choose another name")
     if not re.fullmatch(r"[A-Za-z0-9.-]+", project.server) or not 0 < project.port < 65536:
-        raise UserError(f"{file}: {project.server}:{project.port} is no host name and port")
+        raise UserError(
+            f"{file}: {project.server}:{project.port} is no host name and port: "
+            "set server and port (1 to 65535)"
+        )
     return project
 
 

@@ -30,6 +30,7 @@ def watching(console: Console, name: str, rounds: int, sites: int) -> Iterator[F
     def row(row: dict[str, Any], live: Sequence[str]) -> None:
         values = "".join(f" {value:+.3f}" for value in row["constraints"][:2])
         numbers = f"F_0 {row['objective']:.4g}" + (f"  F_m{values}" if values else "")
+        numbers += f"  ε {row['epsilon']:.3g}" if "epsilon" in row else ""
         pace = row["round"] / row["seconds"] if row["seconds"] > 0 else 0.0
         numbers += f"  {len(live)}/{sites} sites  {pace:.1f} rounds/s"
         bar.update(task, completed=row["round"], numbers=numbers)

@@ -44,6 +44,8 @@ class Source:
     """New rows for `deploy predict`: a file like `path`, without labels."""
     order: str = ""
     """Where all hold columns: a folder for rows.csv, test.csv, new.csv, the rows that count."""
+    hidden: bool = False
+    """Take part only in runs that hide this site's messages (privacy.secure_sum, homomorphic)."""
 
 
 class Sheet(NamedTuple):
@@ -126,9 +128,11 @@ def read_sheet(source: Source, label: str) -> Sheet:
     for column, values in kept.items():
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise UserError(f"{where}: column {column!r} holds {values[row]} in row {row + 1}")
+            raise UserError(
+                f"{where}: column {column!r} holds {values[row]} in row {row + 1}; fill or drop it"
+            )
     if not kept or not len(next(iter(kept.values()))):
-        raise UserError(f"{where} has no rows or no feature columns")
+        raise UserError(f"{where} has no rows or no feature columns: check path, label and ignore")
     return Sheet(tuple(kept), None, kept, kept, y, ids, source.scale)
 
 
@@ -183,7 +187,10 @@ def _query(source: Source) -> dict[str, Array]:
     if url.startswith("env:"):
         url = os.environ.get(url.removeprefix("env:"), "")
         if not url:
-            raise UserError(f"database = {source.database!r}: that variable is not set")
+            raise UserError(
+                f"database = {source.database!r}: that variable is not set; "
+                "export it before the site starts"
+            )
     try:
         engine = sqlalchemy.create_engine(url)
         with engine.connect() as connection:
@@ -197,7 +204,7 @@ def _query(source: Source) -> dict[str, Array]:
             "try database and query in a SQL client"
         ) from None
     if not rows:
-        raise UserError("the query gave no rows")
+        raise UserError("the query gave no rows: try it in a SQL client")
     columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
     return {
         name: _names(name, values) if name == source.id else _cells(name, values)
@@ -207,16 +214,24 @@ def _query(source: Source) -> dict[str, Array]:
 
 def _names(name: str, values: list[Any]) -> Array:
     if None in values:
-        raise UserError(f"the query: column {name!r} is NULL in row {values.index(None) + 1}")
+        raise UserError(
+            f"the query: column {name!r} is NULL in row {values.index(None) + 1}; "
+            "leave such rows out"
+        )
     return np.array([str(value) for value in values], object)
 
 
 def _cells(name: str, values: list[Any]) -> Array:
     if None in values:
-        raise UserError(f"the query: column {name!r} is NULL in row {values.index(None) + 1}")
+        raise UserError(
+            f"the query: column {name!r} is NULL in row {values.index(None) + 1}; "
+            "leave such rows out"
+        )
     if all(isinstance(value, str) for value in values):
         return np.array(values)
     try:
         return np.array([float(value) for value in values])
     except (TypeError, ValueError):
-        raise UserError(f"the query: column {name!r} is neither number nor text") from None
+        raise UserError(
+            f"the query: column {name!r} is neither number nor text; cast or leave it out"
+        ) from None

@@ -12,6 +12,7 @@ Both ends call these functions with the same problem, so both know what must arr
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,13 +22,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.algorithm import Algorithm, Message, Request, State, publish, start
-from fedssca.build import Job
+from fedssca.build import Job, as_asked
 from fedssca.calibrate import probe
 from fedssca.client import SERVER, ColumnClient, Outgoing, RowClient
 from fedssca.data import Columns, Rows
+from fedssca.errors import UserError
 from fedssca.exchange import Exchange, Pairwise
 from fedssca.metrics import CHUNK, added, everything, full_passes, held_out, shapes
+from fedssca.privacy.noise import Secret
+from fedssca.privacy.wiring import hides_columns
 from fedssca.problem import Array, Batch, Problem, Terms
+from fedssca.sampling import batch_indices
 from fedssca.surrogate import gradients
 
 __all__ = [
@@ -72,8 +77,7 @@ PASSED = {
 
 def blind(job: Job) -> bool:
     """The parties hide their h_i: only the sum reaches those who need it."""
-    split = job.problem.vertical
-    return job.config.privacy.secure_sum and split is not None and split.additive
+    return hides_columns(job.config, job.problem)
 
 
 def slopes(problem: Problem, rows: int) -> Algorithm:
@@ -92,7 +96,8 @@ def slopes(problem: Problem, rows: int) -> Algorithm:
 def algorithm_of(name: str, job: Job) -> Algorithm:
     """The method whose messages a stage sends."""
     if name == "probe":
-        return probe(job.problem, job.algorithm.batch)
+        probing = probe(job.problem, job.algorithm.batch)
+        return as_asked(job.config, job.problem, job.clients, probing)
     return slopes(job.problem, min(CHUNK, job.clients.total)) if name == "slope" else job.algorithm
 
 
@@ -176,24 +181,50 @@ def stage(
     train: Part,
     test: Part,
     new: Part,
+    veil: Secret,
     exchange: Exchange | None = None,
 ) -> Stage:
-    """The object that answers at site `number`; `new` rows are for predictions."""
+    """The object that answers at site `number`; `new` rows are for predictions.
+
+    Noise comes from `veil`, the site's own, and hidden messages are of batches that it draws unseen
+    too: the server knows the run's seed.
+    """
     problem, clients = job.problem, job.clients
     if isinstance(clients, Rows):
         if name in ("measure", "slope"):
             return Stage(_row_sums(name, problem, number, train, test), _nobody)
         algorithm, seed = algorithm_of(name, job), job.config.run.seed
-        row = RowClient(number, problem, algorithm, train, clients.total, seed)
+        if algorithm.noise is not None:
+            seed = secrets.randbits(63)
+        row = RowClient(number, problem, algorithm, train, clients.total, seed, veil)
         return Stage(row.handle, _nobody)
     if name in ("measure", "predict"):
         parts = [train, test] if name == "measure" else [new]
         judge = ColumnJudge(number, job, parts, exchange)
         return Stage(judge.handle, judge.receive)
-    column = ColumnClient(
-        number, problem, algorithm_of(name, job), train, clients.label_holder, exchange
-    )
+    algorithm, holder = algorithm_of(name, job), clients.label_holder
+    column = ColumnClient(number, problem, algorithm, train, holder, exchange, veil)
+    if algorithm.noise is not None:
+        return Stage(_as_counted(column.handle, job, algorithm), column.receive)
     return Stage(column.handle, column.receive)
+
+
+def _as_counted(
+    handle: Callable[[str, Any], Outgoing], job: Job, algorithm: Algorithm
+) -> Callable[[str, Any], Outgoing]:
+    """Only the rows that the seed names are used: how often each is was accounted for."""
+    seed, rows = job.config.run.seed, np.array([job.clients.total])
+
+    def counted(phase: str, asked: Any) -> Outgoing:
+        due = batch_indices(seed, asked["round"], np.zeros(1, np.int32), rows, algorithm.batch)[0]
+        if not np.array_equal(asked["indices"], due):
+            raise UserError(
+                f"privacy: round {int(asked['round'])} was asked for other rows than the run's seed"
+                " names, which were not accounted for"
+            )
+        return handle(phase, asked)
+
+    return counted
 
 
 def _nobody(sender: int, payload: Any) -> None:

@@ -14,11 +14,11 @@ import numpy as np
 
 from fedssca.aggregate import Arrays, Gathered
 from fedssca.config import Config
-from fedssca.deploy.crew import Away, Crew
+from fedssca.deploy.crew import Away, Crew, finite
 from fedssca.deploy.identity import Known
 from fedssca.errors import UserError
 from fedssca.privacy.wiring import answerer, hides_sums, server_half
-from fedssca.wire import WireError, arrays_of, tree_of
+from fedssca.wire import WireError, arrays_of
 
 __all__ = ["SUM", "SiteHalf", "SiteSums", "plain_part"]
 
@@ -129,9 +129,7 @@ def _marked(arrays: Arrays) -> Arrays:
 
 def _clear(due: Any, arrays: Arrays, like: Any) -> Any:
     """A message that came as it is, in the precision in which it is added."""
-    tree = tree_of(due, arrays)
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)):
-        raise WireError("its answer holds numbers that are not finite")
+    tree = finite(due, arrays)
     return jax.tree.map(lambda leaf, as_: leaf.astype(as_.dtype, copy=False), tree, like)
 
 

@@ -9,6 +9,10 @@ homomorphic  the server adds ciphertexts, both halves
 blind        parties with columns learn the sum of the h_i, the server nothing
 wiring       from `[privacy]` to these
 psi          which ids all parties have; psi_folder: by files that pass between them
+clip         no sample, or no client, counts for more than a bound
+noise        Gaussian noise on what is sent, and where it comes from
+accountant   what is spent of privacy: epsilon
+setting      clipping and noise as a config asks for them
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Who shares masks with whom, and how many must live: the rules that all parties of a run know.
 
-Few parties share masks with all others. Many sit on a circle, in an order that nobody chose (a hash
-of the run, the epoch and the party), and share masks with the nearest on both sides: k-regular and
-the same at every party, so the server cannot put colluders around somebody.
+Few parties share masks with all others. Many sit on a circle, in an order that a hash of the run,
+the epoch and the party gives, and share masks with the nearest on both sides: k-regular, and every
+party computes it for itself, so the server cannot just name colluders as somebody's neighbours.
 """
 
 from __future__ import annotations

@@ -33,14 +33,16 @@ CIPHER = 61_700
 """Bytes of a ciphertext, packed; it varies by some hundreds."""
 ROOM = 2.0**12
 """A sum's absolute value stays below this."""
-TARGET = 2.0**6
-"""What the largest number of a sum is brought to: 64 times smaller than what there is room for."""
+TARGET = 2.0**8
+"""What the largest number of a sum is brought to: 16 times smaller than what there is room for."""
 DROWN = 2.0**-24
 """Standard deviation of the noise on an opened sum: 30 times that of ten clients' encryption."""
 RENEW = 100
 """Sums that are opened under one key."""
+TRIES = 40
+"""How often clients may say that they have no room,"""
 STEP = 6
-"""Powers of two by which a part is scaled down when a client has no room for it."""
+"""and by how many powers of two a part is then scaled down."""
 
 
 def cost(size: int, clients: int) -> tuple[int, int]:
@@ -88,9 +90,10 @@ class Encrypter:
 
     def handle(self, phase: str, asked: Arrays, answer: Callable[[], Any]) -> Arrays:
         """Answer the server; `answer` computes the message that is to be hidden."""
+        message = answer() if phase == "reply" else None
         try:
             if phase == "reply":
-                return self._on_reply(asked, answer())
+                return self._on_reply(asked, message)
             if phase == "keys" and self._me == self._holder:
                 return self._on_keys(asked)
             if phase == "open" and self._me == self._holder:
@@ -127,10 +130,12 @@ class Encrypter:
         if self._public is None:
             raise Refused(f"party {self._me} has no key to encrypt with")
         scaled = vector * _scales(layout, asked["powers"])
-        if not float(np.max(np.abs(scaled), initial=0.0)) * int(asked["addends"]) < ROOM:
-            if not np.isfinite(scaled).all():
-                raise Refused("a number that should be added up is not finite")
-            return {"large": np.ones((), np.int32)}
+        if not np.isfinite(scaled).all():
+            raise Refused("a number that should be added up is not finite")
+        room = ROOM / int(asked["addends"])
+        large = [np.max(np.abs(part), initial=0.0) >= room for part in _leaves(layout, scaled)]
+        if any(large):
+            return {"large": np.array(large, np.int32)}
         parts = (
             tenseal.ckks_vector(self._public, scaled[at : at + SLOTS]).serialize()
             for at in range(0, len(scaled), SLOTS)
@@ -185,11 +190,14 @@ class CipherAdder:
         powers = self._powers.get(layout)
         if powers is None:
             powers = self._first_scale(ask, asked, addends, layout)
-        while True:
+        for _ in range(TRIES):
             found = self._ciphers(ask, asked, addends | {"powers": powers})
-            if not any("large" in said for said in found.values()):
+            large = [said["large"] for said in found.values() if "large" in said]
+            if not large:
                 break
-            powers = powers - STEP
+            powers = powers - STEP * (np.max(large, axis=0) > 0).astype(np.int32)
+        else:
+            raise Refused(f"no scale fits the messages of all clients after {TRIES} tries")
         if not found:
             raise Refused("no client answers")
         plain = self._open(ask, list(found.values()), layout) / _scales(layout, powers)
@@ -215,11 +223,12 @@ class CipherAdder:
         raise Refused("no client answers")
 
     def _ciphers(self, ask: Ask, asked: Sequence[int], order: Arrays) -> dict[int, Arrays]:
+        powers = order["powers"]
         letters = {who: order if who in self._know else order | self._key for who in asked}
         found = {
             who: said
             for who, said in ask("reply", letters).items()
-            if "cipher" in said or "large" in said
+            if "cipher" in said or said.get("large", powers[:0]).shape == powers.shape
         }
         self._know |= set(found)
         return found

@@ -52,6 +52,13 @@ BOX = 4 + NONCE + 16
 """Bytes around what is sealed: its length, nonce and tag."""
 ORDER = 16
 """Bytes that say which epoch and which sum."""
+NEEDED = {
+    "keys": {"epoch"},
+    "shares": {"epoch", "members", "keys"},
+    "reply": {"epoch", "number"},
+    "unmask": {"epoch", "number", "alive", "dead", "boxes"},
+}
+"""What comes with each phase; with the first reply of an epoch also its members and boxes."""
 
 
 class Refused(UserError):
@@ -107,10 +114,9 @@ class Masker:
         }
         if phase not in steps:
             raise Refused(f"a secure sum has no phase {phase!r}")
+        self._insist(asked.keys() >= NEEDED[phase], f"{phase} came without all that it needs")
         try:
             return steps[phase](asked)
-        except KeyError as missing:
-            raise Refused(f"{phase} of a secure sum came without {missing}") from None
         except Forged as forged:
             raise Refused(f"party {self._me}, {phase}: {forged}") from None
 
@@ -177,6 +183,7 @@ class Masker:
     def _begin(self, asked: Arrays) -> None:
         """The first sum of an epoch: who is in it, and what the neighbours sealed for this one."""
         assert self._circle is not None
+        self._insist(asked.keys() >= {"members", "boxes"}, "an epoch began without its members")
         members = [int(who) for who in asked["members"]]
         self._check_members(members)
         self._insist(set(members) <= set(self._circle.order), "there are members without keys")

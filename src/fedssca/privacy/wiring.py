@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
 
 from fedssca.aggregate import Adder, Answerer, Sums, in_clear
 from fedssca.algorithm import Algorithm
 from fedssca.config import Config
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
-from fedssca.metrics import Traffic, shapes, traffic
+from fedssca.exchange import Ends, pairwise
+from fedssca.metrics import Traffic, shapes, shares, traffic
 from fedssca.privacy import require_privacy
 from fedssca.privacy.fixed import Layout
 from fedssca.problem import Problem
 
-__all__ = ["answerer", "hides_sums", "server_half", "simulated", "wire_of"]
+__all__ = [
+    "answerer",
+    "check_columns",
+    "hides_columns",
+    "hides_sums",
+    "server_half",
+    "simulated",
+    "simulated_exchange",
+    "wire_of",
+]
 
 Wire: TypeAlias = Callable[[Problem, Rows | Columns, Algorithm], Traffic]
 """What one round of a method sends."""
@@ -26,6 +40,44 @@ def hides_sums(config: Config) -> bool:
     """Messages of clients with rows reach the server as noise."""
     chosen = config.privacy
     return config.data.split == "sample" and (chosen.secure_sum or chosen.homomorphic)
+
+
+def hides_columns(config: Config, problem: Problem) -> bool:
+    """Parties with columns show each other the sum of the h_i only, and the server nothing."""
+    split = problem.vertical
+    return config.privacy.secure_sum and split is not None and split.additive
+
+
+def check_columns(config: Config, problem: Problem, clients: Columns) -> None:
+    """Can these parties hide their h_i? A UserError, or a warning of what stays visible."""
+    split = problem.vertical
+    if not config.privacy.secure_sum or split is None:
+        return
+    if clients.collection == "open":
+        raise UserError(
+            'data.collection = "open" hands the h_i to the server, privacy.secure_sum hides them: '
+            'use collection = "exchange"'
+        )
+    if not split.additive:
+        warnings.warn(
+            "the head needs every h_i, not just their sum: parties exchange them in pairs, "
+            "encrypted in a deployment, and see each other's",
+            stacklevel=2,
+        )
+        return
+    require_privacy()
+    from fedssca.privacy.blind import check_additive
+
+    rows = {name: column[:4] for name, column in clients.beside().items()}
+    hs = [jnp.zeros(h.shape, h.dtype) for h in shares(problem, clients, 4)]
+    rows["client"] = np.zeros(4, np.int32)
+    check_additive(split, problem.start[split.blocks[0]], hs, rows)
+    if clients.count == 2:
+        warnings.warn(
+            "the sum of two parties' h_i gives away the other's to each of them: only the server "
+            "is kept from it",
+            stacklevel=2,
+        )
 
 
 def answerer(config: Config, run: bytes, parties: int, number: int, identity: Any) -> Answerer:
@@ -89,6 +141,15 @@ def simulated(config: Config, parties: int) -> Sums:
     )
 
 
+def simulated_exchange(config: Config, problem: Problem, clients: Rows | Columns) -> Ends:
+    """The exchange of parties in one process."""
+    if not hides_columns(config, problem):
+        return pairwise
+    from fedssca.privacy.blind import in_process
+
+    return in_process(clients.count)
+
+
 def wire_of(config: Config) -> Wire:
     """What a round of a config's run sends: with hidden sums, what is sent in place of messages.
 
@@ -96,10 +157,12 @@ def wire_of(config: Config) -> Wire:
     cohorts they are exchanged in every round and counted. Of a homomorphic sum the public key,
     once in 100 sums, is left out, and a ciphertext's size, which varies a little, is rounded.
     """
-    if not hides_sums(config):
-        return traffic
 
     def wire(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
+        if isinstance(clients, Columns) and hides_columns(config, problem):
+            return _hidden_columns(problem, clients, algorithm)
+        if not hides_sums(config):
+            return traffic(problem, clients, algorithm)
         size = Layout.of(shapes(problem, clients, algorithm)[1]).size
         asked = algorithm.cohort.size if algorithm.cohort else clients.count
         published = traffic(problem, clients, algorithm).down
@@ -116,3 +179,18 @@ def wire_of(config: Config) -> Wire:
         return Traffic(up, down + published, 0)
 
     return wire
+
+
+def _hidden_columns(problem: Problem, clients: Columns, algorithm: Algorithm) -> Traffic:
+    """Every share goes up, their sum down to each reader; no h_i from party to party."""
+    from fedssca.privacy.blind import SEALED
+
+    plain, hs = traffic(problem, clients, algorithm), shares(problem, clients, algorithm.batch)
+    one, readers = 8 * (hs[0].size + 1), len(clients.readers)
+    boxes = SEALED * (readers - 1)
+    sent = hs[0].size * hs[0].dtype.itemsize * (readers * clients.count - readers)
+    return Traffic(
+        plain.up + clients.count * one + boxes,
+        plain.down + readers * one + boxes,
+        plain.peer - sent,
+    )

@@ -27,9 +27,14 @@ def check_fit(problem: Problem, clients: Rows | Columns | Streams, algorithm: Al
         if algorithm.cohort.clients != clients.count:
             raise UserError(
                 f"the cohort is drawn from {algorithm.cohort.clients} clients, "
-                f"but {clients.count} hold data"
+                f"but {clients.count} hold data: give participation clients={clients.count}"
             )
     if isinstance(clients, Streams):
+        if algorithm.noise is not None:
+            raise UserError(
+                "clients that stream add no noise: train on rows that are held, or leave the noise "
+                "out"
+            )
         _check_proof(problem, clients)
         return
     if isinstance(clients, Rows):
@@ -63,7 +68,7 @@ def check_fit(problem: Problem, clients: Rows | Columns | Streams, algorithm: Al
     if len(problem.vertical.locals) != clients.count:
         raise UserError(
             f"the problem is written for {len(problem.vertical.locals)} parties, "
-            f"but {clients.count} hold data"
+            f"but {clients.count} hold data: build it with features=clients.blocks"
         )
     for number, (own, held) in enumerate(
         zip(problem.vertical.features, clients.blocks, strict=True)

@@ -23,6 +23,7 @@ from fedssca.algorithm import Algorithm, Message, Request, State
 from fedssca.data.split import Columns, Rows
 from fedssca.loop import one_round
 from fedssca.memory import on_device, summed
+from fedssca.privacy.noise import joint
 from fedssca.problem import Array, Batch, Problem
 from fedssca.runtime.check import check_fit
 from fedssca.sampling import Population, batch_indices, words
@@ -55,7 +56,7 @@ class Fused:
         def advance(columns: Batch, table: Batch, seed: Array, state: State, until: Array) -> State:
             there = people._replace(size=table["size"][:, None], side=table["side"][:, None])
             draw = _at_random(algorithm, seed, there, table)
-            parties = Joined(problem, algorithm, columns, table["share"], draw)
+            parties = Joined(problem, algorithm, columns, table["share"], draw, seed)
             return jax.lax.while_loop(
                 lambda s: s.round < until, lambda s: one_round(algorithm, parties, s), state
             )
@@ -115,14 +116,31 @@ class Joined:
     aggregator = plain_sum
 
     def __init__(
-        self, problem: Problem, algorithm: Algorithm, columns: Batch, share: Array, draw: Draw
+        self,
+        problem: Problem,
+        algorithm: Algorithm,
+        columns: Batch,
+        share: Array,
+        draw: Draw,
+        seed: Array | None = None,
     ) -> None:
+        """`seed`, as two words, is for the noise of methods that have any."""
+        self._seed = seed
         self._problem, self._algorithm, self._draw = problem, algorithm, draw
         self._columns, self._share = columns, share
 
     def call(self, phase: str, request: Request) -> Sequence[Message]:
         """The batches of round t, joined (or client by client for local steps)."""
         del phase
+        total = self._sum(request)
+        if self._algorithm.noise is None:
+            return [total]
+        share = self._share.astype(request.w.dtype)
+        if request.turnout:
+            share = jnp.where(request.turnout.answers, share[request.turnout.asked], 0)
+        return [joint(self._algorithm, total, request, share, self._seed)]
+
+    def _sum(self, request: Request) -> Message:
         algorithm, share = self._algorithm, self._share.astype(request.w.dtype)
         numbers, answers = jnp.arange(len(share)), jnp.ones(len(share), bool)
         if request.turnout:
@@ -147,8 +165,9 @@ class Joined:
         if algorithm.pooled:
             drawn["weight"] = jnp.where(answers[:, None], drawn["weight"], 0)
             drawn = jax.tree.map(jnp.ravel, drawn)
-            return [summed(reply, _tiles(drawn)) if index.size > TILE else reply(drawn)]
-        return [summed(answer, (answers, drawn))]
+            return summed(reply, _tiles(drawn)) if index.size > TILE else reply(drawn)
+        total: Message = summed(answer, (answers, drawn))
+        return total
 
 
 def _tiles(drawn: Batch) -> Batch:

@@ -27,6 +27,7 @@ from fedssca.data.split import Columns, Rows
 from fedssca.exchange import Ends, pairwise
 from fedssca.loop import one_round
 from fedssca.metrics import shapes
+from fedssca.privacy.noise import simulated
 from fedssca.problem import Problem
 from fedssca.runtime.check import check_fit
 from fedssca.sampling import batch_indices
@@ -59,10 +60,11 @@ class Local:
         self._clients: list[Any]
         self._halves: list[Answerer] = []
         self._relay, self._readers = exchange.relay, []
+        veil = simulated(seed)
         if isinstance(clients, Rows):
             self.aggregator = plain_sum
             self._clients = [
-                RowClient(i, problem, algorithm, clients.client(i), clients.total, seed)
+                RowClient(i, problem, algorithm, clients.client(i), clients.total, seed, veil)
                 for i in range(clients.count)
             ]
             self._halves = [sums.client(i) for i in range(clients.count)]
@@ -84,6 +86,7 @@ class Local:
                     clients.client(i),
                     clients.label_holder,
                     exchange.party(i, clients.count),
+                    veil,
                 )
                 for i in range(clients.count)
             ]
