@@ -1,7 +1,7 @@
 """What an observer rebuilds on the paper's network (784-128-10, MNIST, ten clients), B = 1 to 100.
 
 Run: python benchmarks/audit.py FOLDER [batches ...]; batches default to 1 10 32 100. Each size
-is one `fedssca audit --attack` and leaves FOLDER/<batch>/audit.json and attack.png; sizes that are
+is one `fedssca audit --attack` and leaves FOLDER/<batch>/audit.json and audit.png; sizes that are
 there already are not done again. Prints the table of docs/audit.md. Minutes on two cores.
 """
 

@@ -42,7 +42,7 @@ def test_an_audit_with_an_attack_leaves_numbers_words_and_a_picture(shell) -> No
     assert "secure_sum" in alone["remedy"]
     assert by_name["sum of 4 clients"]["condition_holds"]
     assert by_name["alone, noise 1"]["rank"] is None
-    assert (shell.folder / "o" / "attack.png").read_bytes().startswith(b"\x89PNG")
+    assert (shell.folder / "o" / "audit.png").read_bytes().startswith(b"\x89PNG")
     for words in ("server", "peer", "open", "to change it", "secure_sum", "proves nothing"):
         assert words in seen.out
 
@@ -57,7 +57,7 @@ def test_json_is_one_object_on_stdout(shell) -> None:
     assert [entry["sees"] for entry in found["observers"]] == [
         "h_i and its Jacobian, which is x_i itself; the labels"
     ]
-    assert not (shell.folder / "o" / "attack.png").exists()
+    assert not (shell.folder / "o" / "audit.png").exists()
 
 
 def test_help_has_an_example(shell) -> None:

@@ -70,8 +70,8 @@ def _save(folder: Path, found: Audit) -> list[str]:
         if not found.rebuilt:
             return ["audit.json"]
         title = f"{found.found['data']}, batch {found.found['batch']}: what the server can rebuild"
-        with open(folder / "attack.png", "wb") as file:
+        with open(folder / "audit.png", "wb") as file:
             draw(file, title, found.originals, found.rebuilt, found.side)
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror or error}") from error
-    return ["audit.json", "attack.png"]
+    return ["audit.json", "audit.png"]
