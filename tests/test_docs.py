@@ -112,7 +112,7 @@ def leave_alone(block: Block, shell: Shell, names: Names) -> None:
         )
 
 
-LATER = {"report", "ui", "psi", "audit"} - set(typer.main.get_command(cli.app).commands)
+LATER = {"audit"} - set(typer.main.get_command(cli.app).commands)
 
 
 def follow(words: list[str]) -> None:

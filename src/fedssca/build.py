@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +50,7 @@ __all__ = [
     "engine_of",
     "load_dataset",
     "plan",
+    "problem_of",
     "share_out",
 ]
 
@@ -114,7 +115,7 @@ def build(
     check_names(config)
     dataset = dataset or load_dataset(config)
     clients = clients or share_out(config.data, dataset, config.run.seed)
-    problem = _problem(config, dataset, clients)
+    problem = problem_of(config, dataset, clients)
     config = _calibrated(config, problem, clients, engine or engine_of(config))
     return _job(config, dataset, clients, problem)
 
@@ -124,16 +125,23 @@ def plan(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> Job:
     check_names(config)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _job(config, dataset, clients, _problem(config, dataset, clients))
+        return _job(config, dataset, clients, problem_of(config, dataset, clients))
 
 
-def _problem(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> Problem:
+def problem_of(
+    config: cfg.Config,
+    dataset: Dataset,
+    clients: Rows | Columns,
+    features: Sequence[np.ndarray] | None = None,
+) -> Problem:
+    """The problem that a config names; `features`: for parties with these columns in any case."""
+    blocks = clients.blocks if isinstance(clients, Columns) else None
     return classifier(
         model_of(config, dataset),
         [c for entry in config.problem.constraint for c in _limits(entry, dataset, clients)],
         objective=config.problem.objective,
         l2=config.problem.l2,
-        features=clients.blocks if isinstance(clients, Columns) else None,
+        features=blocks if features is None else features,
         seed=config.run.seed,
     )
 

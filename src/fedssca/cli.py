@@ -25,6 +25,7 @@ from fedssca.deploy.command import app as deploy_app
 from fedssca.errors import UserError
 from fedssca.export import Places, exporting
 from fedssca.export_run import MLflow, TensorBoard, export
+from fedssca.privacy.audit.command import audit
 from fedssca.privacy.psi_command import psi
 from fedssca.report.command import report
 from fedssca.reproduce.command import reproduce
@@ -271,6 +272,9 @@ app.command(epilog="Example: fedssca export runs/first --tensorboard board")(exp
 
 
 app.command(epilog="Example: fedssca bench --only limit --json")(bench)
+
+
+app.command(epilog="Example: fedssca audit my.toml --set algorithm.batch=32 --attack")(audit)
 
 
 app.command(epilog="Example: fedssca psi clinic.csv lab.csv --id patient --out aligned")(psi)

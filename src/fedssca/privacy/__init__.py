@@ -13,6 +13,7 @@ clip         no sample, or no client, counts for more than a bound
 noise        Gaussian noise on what is sent, and where it comes from
 accountant   what is spent of privacy: epsilon
 setting      clipping and noise as a config asks for them
+audit        what each observer of a run could work out
 """
 
 from __future__ import annotations
