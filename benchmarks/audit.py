@@ -41,8 +41,9 @@ def audit(folder: Path, batch: int) -> dict:
 
 
 def main(folder: Path, batches: list[int]) -> None:
-    print("| B | seen by | what | rows | unknowns | equations | rank | AUC | rebuilt | control |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    heads = "B, seen by, what, rows, unknowns, equations, rank, AUC, rebuilt, chance, control"
+    print("| " + heads.replace(", ", " | ") + " |")
+    print("| --- " * 11 + "|")
     for batch in batches:
         for entry in audit(folder, batch)["observers"]:
             rank, fight = entry["rank"], entry.get("attack")
@@ -57,6 +58,7 @@ def main(folder: Path, batches: list[int]) -> None:
                 "" if rank is None else f"{sign}{rank:,} of {entry['rank_needed']:,}",
                 f"{entry['membership']['auc']:.2f}",
                 f"{fight['correlation']:.3f}" if fight else "",
+                f"{fight['chance']:.2f}" if fight else "",
                 f"{fight['control']:.2f}" if fight else "",
             ]
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from typing import IO, Any
 
 import numpy as np
+from PIL import Image
 
 from fedssca.privacy.audit.score import Score
 
@@ -28,7 +30,10 @@ def draw(
     """A PNG; `side`: of square images, 0 where features are to be plotted."""
     paint = _images if side else _features
     figure = paint(title, originals, found, side)
-    figure.savefig(file, format="png", dpi=110, metadata={"Software": None})
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png", dpi=110)
+    # Noise hardly compresses: a few colours make the file a third as large.
+    Image.open(drawn).convert("RGB").quantize(32).save(file, format="png", optimize=True)
 
 
 def _images(title: str, originals: np.ndarray, found: Rebuilt, side: int) -> Any:
@@ -39,25 +44,36 @@ def _images(title: str, originals: np.ndarray, found: Rebuilt, side: int) -> Any
         ("originals", "", originals[:columns], None)
     ]
     for name, one in found:
-        numbers = f"correlation {one.correlation:.3f}\ncontrol {one.control:.2f}"
+        numbers = f"correlation {one.correlation:.3f}\n"
+        numbers += f"chance {one.chance:.2f}, control {one.control:.2f}"
         lines.append((name, numbers, one.x[:columns], one.each[:columns]))
     wide, margin = 0.62 * columns, 2.3
     height = 0.62 * len(lines) + 0.16 * len(found) + 0.45
-    figure = Figure(figsize=(wide + margin, height), facecolor="white")
-    figure.text(0.02, 1 - 0.2 / height, title, size=9, weight="bold", color=INK, va="center")
+    across = max(wide + margin, 4.8)
+    figure = Figure(figsize=(across, height), facecolor="white")
+    figure.text(
+        0.1 / across, 1 - 0.2 / height, title, size=9, weight="bold", color=INK, va="center"
+    )
     top = height - 0.45
     for name, numbers, images, each in lines:
         middle = (top - 0.31) / height
         figure.text(
-            0.02, middle + (0.1 if numbers else 0) / height, name, size=8, color=INK, va="center"
+            0.1 / across,
+            middle + (0.1 if numbers else 0) / height,
+            name,
+            size=8,
+            color=INK,
+            va="center",
         )
         if numbers:
-            figure.text(0.02, middle - 0.13 / height, numbers, size=6.5, color=GREY, va="center")
+            figure.text(
+                0.1 / across, middle - 0.13 / height, numbers, size=6.5, color=GREY, va="center"
+            )
         for column, image in enumerate(images):
             place = [
-                (margin + 0.62 * column) / (wide + margin),
+                (margin + 0.62 * column) / across,
                 (top - 0.58) / height,
-                0.58 / (wide + margin),
+                0.58 / across,
                 0.58 / height,
             ]
             axis = figure.add_axes((place[0], place[1], place[2], place[3]))
@@ -97,7 +113,7 @@ def _features(title: str, originals: np.ndarray, found: Rebuilt, side: int) -> A
         )
         axis.set(xlim=(low - room, high + room), ylim=(low - room, high + room))
         axis.set_title(
-            f"{name}\ncorrelation {each.correlation:.3f}, control {each.control:.2f}",
+            f"{name}\ncorrelation {each.correlation:.3f}, chance {each.chance:.2f}",
             size=7,
             color=INK,
         )

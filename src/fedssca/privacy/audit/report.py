@@ -118,7 +118,7 @@ def print_audit(found: dict[str, Any], console: Console) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     fought = any(entry.get("attack") for entry in found["observers"])
     if fought:
-        table.add_column("rebuilt (ctl)", justify="right")
+        table.add_column("rebuilt (chance)", justify="right")
     table.add_column("verdict")
     for entry in found["observers"]:
         member, fight = entry.get("membership"), entry.get("attack")
@@ -132,7 +132,7 @@ def print_audit(found: dict[str, Any], console: Console) -> None:
             "" if member is None else f"{member['auc']:.2f}",
         ]
         if fought:
-            cells.append(f"{fight['correlation']:.2f} ({fight['control']:.2f})" if fight else "")
+            cells.append(f"{fight['correlation']:.2f} ({fight['chance']:.2f})" if fight else "")
         colour = COLOURS[entry["level"]]
         style = None if entry["this_run"] else "dim"
         table.add_row(*map(escape, cells), f"[{colour}]{entry['level']}[/]", style=style)
@@ -168,7 +168,10 @@ def _rank(entry: dict[str, Any]) -> str:
 
 
 def _numbers(result: Score) -> dict[str, Any]:
-    return {name: getattr(result, name) for name in ("correlation", "control", "solved", "labels")}
+    return {
+        name: getattr(result, name)
+        for name in ("correlation", "control", "chance", "solved", "labels")
+    }
 
 
 def _notes(scene: Scene) -> list[str]:

@@ -19,7 +19,10 @@ class Score(NamedTuple):
 
     correlation: float
     control: float
-    """The same for as many test rows: what one gets without any message."""
+    """The same for as many test rows in place of the guesses: what one gets without a message."""
+    chance: float
+    """The same for as many test rows in place of the originals: what the guesses have in common
+    with rows that were not there. Clearly above it, something was learnt."""
     solved: int
     """Rows of which the attack knows that it has them."""
     labels: float
@@ -36,9 +39,11 @@ def score(scene: Scene, view: View, guess: Guess) -> Score:
     strangers = scene.strangers(len(view.group.x)).x
     # Fewer test rows than originals: the control is that of as many as there are.
     control, _ = matched(view.group.x[: len(strangers)], strangers)
+    chance, _ = matched(strangers, guess.x)
     return Score(
         float(each.mean()),
         float(control.mean()),
+        float(chance.mean()),
         guess.solved,
         float((guess.kind[order] == view.group.kind).mean()),
         guess.x[order],

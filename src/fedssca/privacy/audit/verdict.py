@@ -60,8 +60,8 @@ def _level(
         return "open", f"{rows}: {sums}, and the rank says that there is one solution"
     if not noisy and member.auc >= CERTAIN:
         return "open", f"{rows}: {sums}; {test}: a row that was used is recognised"
-    if attack and attack.correlation > attack.control + 0.05:
-        beyond = f"correlation {attack.correlation:.2f}, without any message {attack.control:.2f}"
+    if attack and attack.correlation > attack.chance + 0.05:
+        beyond = f"correlation {attack.correlation:.2f}, with other rows {attack.chance:.2f}"
         return "at risk", f"the attack sees something of the {rows} ({beyond})"
     if member.auc - member.error >= NOTICEABLE:
         return "at risk", f"{test}: whoever has a row can often tell that it was used"
