@@ -124,9 +124,8 @@ def test_restore_mends_a_near_miss_and_gives_up_on_a_far_one(miss: float, mended
     w, row = keeper.best
     assert feasible(row)
     assert row == look.row(w) | {"round": 7}
-    assert (
-        0 <= float(w[0]) <= (1e-4 if miss < 0.02 else 1e-3)
-    )  # no farther than it has to be: farther costs
+    farthest = 1e-4 if miss < 0.02 else 1e-3  # no farther than it has to be: farther costs
+    assert 0 <= float(w[0]) <= farthest
 
 
 def test_restore_where_the_constraint_is_flat() -> None:
