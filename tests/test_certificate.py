@@ -110,19 +110,22 @@ def test_refine_needs_a_feasible_point() -> None:
         refine(judge(toy()), Keeper(), jnp.zeros(2))
 
 
-@pytest.mark.parametrize(("miss", "mended"), [(1e-4, True), (0.01, True), (0.05, False)])
+@pytest.mark.parametrize(
+    ("miss", "mended"), [(1e-4, True), (0.01, True), (0.05, True), (0.3, False)]
+)
 def test_restore_mends_a_near_miss_and_gives_up_on_a_far_one(miss: float, mended: bool) -> None:
-    """The limit is kept for w_1 >= 0; a step of 2 % of |w| = 1 goes 0.02 that way."""
+    """The limit is kept for w_1 >= 0; a step of 2 % of |w| = 1 goes 0.02 that way, or 0.2."""
     look, keeper = judge(toy(2.0)), Keeper()
     passes = restore(look, keeper, *at(look, -miss, 1.0))
     assert (keeper.best is not None) == mended
     if not mended:
-        assert passes == TRIALS
+        assert passes == 2 * TRIALS
         return
     w, row = keeper.best
     assert feasible(row)
     assert row == look.row(w) | {"round": 7}
-    assert 0 <= float(w[0]) <= 1e-4  # no farther than it has to be: farther costs
+    farthest = 1e-4 if miss < 0.02 else 1e-3  # no farther than it has to be: farther costs
+    assert 0 <= float(w[0]) <= farthest
 
 
 def test_restore_where_the_constraint_is_flat() -> None:

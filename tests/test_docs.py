@@ -86,7 +86,7 @@ def run_commands(block: Block, shell: Shell, names: Names) -> None:
         program, *rest = words
         if program == "fedssca":
             follow(rest)
-            if not block.skipped and not (set(rest) & LATER):
+            if not block.skipped:
                 added = () if "--resume" in rest else SMALL.get(rest[0], ())
                 outcome = shell(*rest, *added)
                 assert outcome.code == 0, f"{block}: {words}: {outcome.err}"
@@ -112,13 +112,8 @@ def leave_alone(block: Block, shell: Shell, names: Names) -> None:
         )
 
 
-LATER = {"report", "ui", "psi", "audit"} - set(typer.main.get_command(cli.app).commands)
-
-
 def follow(words: list[str]) -> None:
     """Parse a command as the command line would, without doing anything."""
-    if LATER & set(words[:1]):
-        return
     command: Any = typer.main.get_command(cli.app)
     if words[0].startswith("-"):
         assert any(words[0] in option.opts for option in command.params), words

@@ -103,7 +103,7 @@ class _Clear:
     def gather(self, ask: Ask, asked: Sequence[int], like: Any) -> Gathered:
         found = ask("reply", {number: {} for number in asked})
         if not found:
-            nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+            nothing = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
             return Gathered(nothing, ())
         who = tuple(number for number in asked if number in found)
         return Gathered(reduce(add, [found[number] for number in who]), who)

@@ -89,8 +89,8 @@ def refine(judge: Evaluator, keeper: Keeper, last: Array) -> tuple[Array, Row, i
 def restore(judge: Evaluator, keeper: Keeper, last: Array, row: Row) -> int:
     """A near miss: one step of at most 2 % of |w| down the broken constraints, by forward passes.
 
-    Where only an early point was feasible, hardly trained, the step may be ten times as long.
-    Returns the passes spent; a point that is feasible is shown to the keeper.
+    If that does not do, or only an early point was feasible, hardly trained, the step may be ten
+    times as long. Returns the passes spent; a point that is feasible is shown to the keeper.
     """
     slopes = judge.gradients(last)[1:]
     broken = np.array(row["constraints"]) > 0
@@ -98,20 +98,24 @@ def restore(judge: Evaluator, keeper: Keeper, last: Array, row: Row) -> int:
     down = -(broken / lengths) @ slopes
     if not np.linalg.norm(down) > 0:
         return 0
-    most = 0.02 if keeper.best is None else 0.2
-    reach = most * float(jnp.linalg.norm(last)) / np.linalg.norm(down)
-    low, high, share = 0.0, None, 1.0
-    for _ in range(TRIALS):
-        w = last + jnp.asarray(share * reach * down, last.dtype)
-        there = judge.row(w) | {"round": row["round"]}
-        keeper.see(w, there)
-        if feasible(there):
-            high = share
-        elif high is not None:
-            low = share
-        # First shorter and shorter, far out the line may rise again; then as short as will do.
-        share = share / 2 if high is None else (low + high) / 2
-    return TRIALS
+    passes = 0
+    for most in (0.02, 0.2) if keeper.best is None else (0.2,):
+        reach = most * float(jnp.linalg.norm(last)) / np.linalg.norm(down)
+        low, high, share = 0.0, None, 1.0
+        for _ in range(TRIALS):
+            w = last + jnp.asarray(share * reach * down, last.dtype)
+            there = judge.row(w) | {"round": row["round"]}
+            keeper.see(w, there)
+            if feasible(there):
+                high = share
+            elif high is not None:
+                low = share
+            # First shorter and shorter, far out the line may rise again; then as short as will do.
+            share = share / 2 if high is None else (low + high) / 2
+        passes += TRIALS
+        if high is not None:
+            break
+    return passes
 
 
 def certify(

@@ -68,3 +68,6 @@ def test_deployed_is_simulated(case: str, tmp_path: Path) -> None:
     for name in ("objective", "train_cost", "train_accuracy", "test_accuracy", "kkt_residual"):
         assert ours[name] == pytest.approx(theirs[name], rel=1e-4, abs=1e-5)
     assert ours["constraints"] == pytest.approx(theirs["constraints"], rel=1e-4, abs=1e-5)
+    losses = [run.get("client_losses", []) for run in (ours, theirs)]
+    assert len(losses[0]) == (0 if config.data.split == "feature" else 2)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-5)

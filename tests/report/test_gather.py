@@ -14,7 +14,7 @@ from fedssca.report.gather import MOST, columns, gather, thin
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(tmp_path_factory.mktemp("runs") / "real", "data.partition=dirichlet")
+    return train(tmp_path_factory.mktemp("runs") / "real")
 
 
 def test_a_finished_run_is_all_there(real: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_finished_run_is_all_there(real: Path) -> None:
     assert series["value.0"][-1] + 0.3 == pytest.approx(series["train_cost"][-1], abs=1e-5)
     assert len(series["multiplier.0"]) == 5
     assert len(view["result"]["client_losses"]) == 4
-    assert view["settings"]["data.partition"] == "dirichlet"
+    assert view["settings"]["data.clients"] == "4"
     assert view["settings"]["problem.constraint.0.kind"] == "loss"
 
 

@@ -25,7 +25,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = [
         train(folder / "plain"),
         train(folder / "two", limits, "data.clients=2", "algorithm.tau=[0.1,0.1,0.1,0.1]"),
-        train(folder / HOSTILE, "algorithm.batch=7"),
+        train(folder / HOSTILE, "run.seed=7"),
     ]
     out = folder / "report.html"
     out.write_text(report_page(runs))

@@ -15,9 +15,12 @@ from urllib.parse import quote, urlsplit
 
 from cli_helpers import SMALL, process
 
-LONG = SMALL.replace("rounds = 21", "rounds = 2000000").replace("every = 5", "every = 500")
-"""A run that ends only when it is stopped: a row every 500 rounds, a checkpoint every 10."""
-LONG = LONG.replace("checkpoint_every = 10", "checkpoint_every = 1000")
+LONG = (
+    SMALL.replace("rounds = 21", "rounds = 2000000")
+    .replace("evaluate_every = 5", "evaluate_every = 500")
+    .replace("checkpoint_every = 10", "checkpoint_every = 1000")
+)
+"""A run that ends only when it is stopped."""
 
 
 class Answer(NamedTuple):

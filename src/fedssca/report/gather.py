@@ -55,7 +55,7 @@ def gather(
         ],
         "events": [_plain(event) for event in read_lines(path, "events.jsonl", "event")[-50:]],
         "audit": _plain(_json(path, "audit.json", said)),
-        "audit_picture": _picture(path, "audit.png"),
+        "audit_picture": _picture(path, "attack.png") or _picture(path, "audit.png"),
         "trouble": said,
     }
 

@@ -20,7 +20,7 @@ from fedssca.ui.shelf import Shelf
 __all__ = ["Tail", "Watch"]
 
 Row = dict[str, Any]
-SIGNS = ("config.toml", "problem.json", "result.json", "audit.json", "audit.png")
+SIGNS = ("config.toml", "problem.json", "result.json", "audit.json", "attack.png")
 """Files whose change makes a run be told again; rows are told as they come."""
 MARK = 64
 
