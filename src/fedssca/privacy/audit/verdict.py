@@ -18,7 +18,7 @@ LEVELS = ("protected", "at risk", "open")
 CROWD = 8
 """Rows in a sum, over first-layer gradients in it, from which on a row is hard to tell."""
 NOTICEABLE, CERTAIN = 0.6, 0.95
-"""AUC of a membership test from which on a view is at risk, and open."""
+"""AUC of a membership test from which on a view is at risk (if it is no accident), and open."""
 REBUILT = 0.95
 """Mean correlation from which on rows count as rebuilt."""
 
@@ -63,7 +63,7 @@ def _level(
     if attack and attack.correlation > attack.chance + 0.05:
         beyond = f"correlation {attack.correlation:.2f}, with other rows {attack.chance:.2f}"
         return "at risk", f"the attack sees something of the {rows} ({beyond})"
-    if member.auc - member.error >= NOTICEABLE:
+    if member.auc >= NOTICEABLE and member.auc - 2 * member.error > 0.5:
         return "at risk", f"{test}: whoever has a row can often tell that it was used"
     if noisy:
         return "protected", f"noise covers single rows; {test} (a coin's: 0.5)"
