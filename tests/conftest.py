@@ -54,14 +54,13 @@ def by_hand() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
     return losses
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Real processes last; among several workers first, one at a time, beside all the rest."""
-    beside = bool(config.getoption("numprocesses", None))
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real processes last and, among several workers, one at a time."""
 
     def real(item: pytest.Item) -> bool:
         return item.get_closest_marker("processes") is not None
 
-    items.sort(key=lambda item: real(item) != beside)
+    items.sort(key=real)
     for item in items:  # tests of one file share what they computed
         item.add_marker(pytest.mark.xdist_group("processes" if real(item) else item.path.name))
 
