@@ -23,7 +23,7 @@ from fedssca.local_ssca import local_ssca
 from fedssca.loop import Runtime
 from fedssca.models import classifier, linear, mlp
 from fedssca.participation import participation
-from fedssca.privacy.setting import check_amounts, hidden, loudness
+from fedssca.privacy.setting import hidden, loudness
 from fedssca.privacy.wiring import (
     check_columns,
     hides_columns,
@@ -32,6 +32,7 @@ from fedssca.privacy.wiring import (
     simulated_exchange,
 )
 from fedssca.problem import Problem
+from fedssca.ranges import check_ranges
 from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.runtime.check import check_fit
 from fedssca.runtime.fused import Fused
@@ -55,21 +56,6 @@ __all__ = [
 ]
 
 RUNTIMES: dict[str, Any] = {"fused": Fused, "local": Local}
-LEAST = {
-    "algorithm.batch": 1,
-    "algorithm.cohort": 0,
-    "algorithm.local_steps": 1,
-    "algorithm.probes": 0,
-    "algorithm.rounds": 1,
-    "data.clients": 1,
-    "data.label_holder": -1,
-    "model.hidden": 1,
-    "privacy.key_holder": 0,
-    "privacy.neighbours": 0,
-    "run.checkpoint_every": 0,
-    "run.evaluate_every": 1,
-    "run.seed": 0,
-}
 
 
 class Job(NamedTuple):
@@ -166,50 +152,9 @@ def choose(table: dict[str, Any], name: str, key: str) -> Any:
 
 def check_names(config: cfg.Config) -> None:
     """Ranges, and names that are chosen from a list: what can be said before any data is read."""
-    _check_ranges(config)
+    check_ranges(config)
     choose(RUNTIMES, config.run.runtime, "run.runtime")
     choose({"float32": 0, "float64": 0}, config.run.precision, "run.precision")
-
-
-def _check_ranges(config: cfg.Config) -> None:
-    """Numbers that make no sense, before any data is read."""
-    for key, least in LEAST.items():
-        section, name = key.split(".")
-        value = getattr(getattr(config, section), name)
-        if not least <= value < 2**31:
-            bound = f"at least {least}" if value < least else "less than 2^31"
-            raise UserError(f"{key} = {value}: it must be {bound}")
-    for name in ("rho", "gamma", "rate", "dual_rate"):
-        step: cfg.Step | None = getattr(config.algorithm, name)
-        if step and step.rise < 0:
-            raise UserError(f"algorithm.{name}.rise = {step.rise}: it must be at least 0")
-        if step and not 0 <= step.cool <= 1:
-            raise UserError(f"algorithm.{name}.cool = {step.cool}: it must lie in [0, 1]")
-    _check_privacy(config)
-    check_amounts(config.privacy)
-    penalty = np.atleast_1d(config.problem.penalty)
-    if not penalty.size or not (penalty > 0).all():
-        raise UserError(f"problem.penalty = {config.problem.penalty}: it must be positive")
-
-
-def _check_privacy(config: cfg.Config) -> None:
-    """Settings of hidden sums that make no sense, alone or together."""
-    chosen = config.privacy
-    if chosen.secure_sum and chosen.homomorphic:
-        raise UserError(
-            "privacy.secure_sum and privacy.homomorphic hide the same sums in two ways: choose one "
-            "(secure_sum, unless a key holder is wanted)"
-        )
-    if chosen.threshold and not 0.5 < chosen.threshold <= 1:
-        raise UserError(
-            f"privacy.threshold = {chosen.threshold:g}: it must lie above 0.5 and not above 1; 0 "
-            "leaves it open"
-        )
-    if chosen.homomorphic and config.data.split == "feature":
-        raise UserError(
-            "privacy.homomorphic adds up messages of clients that hold rows: with data.split = "
-            '"feature" use privacy.secure_sum'
-        )
 
 
 def _warn_open(problem: Problem) -> None:
@@ -305,7 +250,7 @@ def _weighed(config: cfg.Config) -> bool:
 
 def load_dataset(config: cfg.Config) -> Dataset:
     """The data that a config names, with the columns that its constraints ask for."""
-    _check_ranges(config)
+    check_ranges(config)
     data, seed = config.data, config.run.seed
     wanted = [entry.column for entry in config.problem.constraint if entry.column]
     return load(

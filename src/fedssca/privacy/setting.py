@@ -21,8 +21,6 @@ def check_amounts(said: Privacy) -> None:
     for name in ("clip", "value_clip", "noise_multiplier", "epsilon"):
         if (amount := getattr(said, name)) < 0:
             raise UserError(f"privacy.{name} = {amount:g}: it must not be negative")
-    if not 0 <= said.threshold <= 1:
-        raise UserError(f"privacy.threshold = {said.threshold:g}: it must lie in [0, 1]")
 
 
 def noisy(said: Privacy) -> bool:
