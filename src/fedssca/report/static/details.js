@@ -236,3 +236,25 @@ function detailsOf(run) {
   ];
   return el("div", { class: "details" }, parts);
 }
+
+/** One run of several, to unfold: all about it is made when it is first looked at. */
+function foldedRun(run, number, open) {
+  const box = el(
+    "details",
+    { class: "run", open },
+    el(
+      "summary",
+      {},
+      swatch(number),
+      el("span", { class: "words" }, run.name),
+      badge(run.state),
+      verdict(run),
+    ),
+  );
+  const fill = () => {
+    if (box.open && !box.querySelector(".details")) box.append(detailsOf(run));
+  };
+  box.addEventListener("toggle", fill);
+  fill();
+  return box;
+}

@@ -8,26 +8,7 @@
     toggle: runs.length > 1 ? (name, on) => curves.toggle(name, on) : null,
   });
   const open = runs.length <= 3;
-  const each = runs.map((run, number) => {
-    const box = el(
-      "details",
-      { class: "run", open },
-      el(
-        "summary",
-        {},
-        swatch(number),
-        el("span", { class: "words" }, run.name),
-        badge(run.state),
-        verdict(run),
-      ),
-    );
-    const fill = () => {
-      if (box.open && !box.querySelector(".details")) box.append(detailsOf(run));
-    };
-    box.addEventListener("toggle", fill);
-    fill();
-    return box;
-  });
+  const each = runs.map((run, number) => foldedRun(run, number, open));
   const made = el(
     "footer",
     {},

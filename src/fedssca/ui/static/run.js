@@ -74,24 +74,7 @@ function runsView(names) {
     below.replaceChildren(
       ...(single
         ? [el("h2", {}, "Details"), detailsOf(runs[0])]
-        : runs.map((run, number) => {
-            const box = el(
-              "details",
-              { class: "run" },
-              el(
-                "summary",
-                {},
-                swatch(number),
-                el("span", { class: "words" }, run.name),
-                badge(run.state),
-                verdict(run),
-              ),
-            );
-            box.addEventListener("toggle", () => {
-              if (box.open && !box.querySelector(".details")) box.append(detailsOf(run));
-            });
-            return box;
-          })),
+        : runs.map((run, number) => foldedRun(run, number, false))),
     );
   }
   function refresh() {
