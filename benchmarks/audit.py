@@ -34,7 +34,15 @@ def audit(folder: Path, batch: int) -> dict:
         run.write_text(RUN)
         place = os.environ.get("FEDSSCA_DATA")
         more = ["--set", f"data.dir={Path(place) / 'mnist'}"] if place else []
-        command = [sys.executable, "-m", "fedssca.cli", "audit", str(run), "--attack", "--quiet"]
+        command = [
+            sys.executable,
+            "-m",
+            "fedssca",
+            "audit",
+            str(run),
+            "--attack",
+            "--quiet",
+        ]
         command += ["--set", f"algorithm.batch={batch}", *more, "--out", str(out)]
         subprocess.run(command, check=True)
     return json.loads((out / "audit.json").read_text())

@@ -15,11 +15,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedssca import runner
-from fedssca.build import RUNTIMES, build
-from fedssca.config import parse
 from fedssca.errors import UserError
-from fedssca.simulate import Result
+from fedssca.run import execute as runner
+from fedssca.run.build import RUNTIMES, build
+from fedssca.run.config import parse
+from fedssca.run.simulate import Result
 
 warnings.simplefilter("ignore")
 
@@ -264,7 +264,7 @@ def clients(seeds: int = 3) -> None:
 
 
 def worst_client(job: Any, result: Result) -> float:
-    from fedssca.constraints import cross_entropy
+    from fedssca.problem.constraints import cross_entropy
 
     losses = []
     for i in range(job.clients.count):

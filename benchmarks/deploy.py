@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fedssca.config import parse, render
 from fedssca.deploy import kit, submit
 from fedssca.deploy.local import field
-from fedssca.runner import execute
+from fedssca.run.config import parse, render
+from fedssca.run.execute import execute
 
 RUN = """
 [data]

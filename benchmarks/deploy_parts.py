@@ -10,11 +10,11 @@ from typing import Any
 
 from nvflare.collab import collab
 
-from fedssca.config import parse
 from fedssca.deploy.conduct import Conductor, Order
+from fedssca.deploy.engines.nvflare import CollabLink, Deployed
 from fedssca.deploy.parts import Coordinator, Site
-from fedssca.runtime.nvflare import CollabLink, Deployed
-from fedssca.wire import decode
+from fedssca.rounds.codec import decode
+from fedssca.run.config import parse
 
 ROUNDS, WARM = 60, 10
 

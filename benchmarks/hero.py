@@ -14,10 +14,10 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from fedssca.build import build
-from fedssca.config import parse
-from fedssca.runner import train
-from fedssca.simulate import Result
+from fedssca.run.build import build
+from fedssca.run.config import parse
+from fedssca.run.execute import train
+from fedssca.run.simulate import Result
 
 LIMIT = 0.05
 RUN = """

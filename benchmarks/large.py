@@ -41,9 +41,9 @@ def write(folder: Path, rows: int) -> None:
 def train(folder: str, clients: int, limit: int) -> None:
     """In a process of its own, under the limit."""
     import fedssca
-    from fedssca.build import build
-    from fedssca.config import parse
-    from fedssca.runner import train as run
+    from fedssca.run.build import build
+    from fedssca.run.config import parse
+    from fedssca.run.execute import train as run
 
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     settings = [f'data.path="{folder}"', f"data.clients={clients}", "algorithm.cohort=100"]

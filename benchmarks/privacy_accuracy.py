@@ -19,11 +19,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from fedssca.build import build, load_dataset
-from fedssca.config import Config, parse
-from fedssca.report import COLOURS
-from fedssca.runner import train
-from fedssca.runtime.fused import Fused
+from fedssca.rounds.fused import Fused
+from fedssca.run.build import build, load_dataset
+from fedssca.run.config import Config, parse
+from fedssca.run.curves import COLOURS
+from fedssca.run.execute import train
 
 BASE = """
 [data]

@@ -12,8 +12,8 @@ import random
 import sys
 import time
 
-from fedssca.privacy.psi import intersect, multiplications
-from fedssca.processes import cores
+from fedssca.privacy.psi.protocol import intersect, multiplications
+from fedssca.system import cores
 
 
 def sets_of(parties: int, ids: int) -> list[list[str]]:

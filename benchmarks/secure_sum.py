@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from fedssca.aggregate import Adder, Answerer, Arrays
-from fedssca.privacy.graph import Rules
-from fedssca.privacy.homomorphic import CipherAdder, Encrypter
-from fedssca.privacy.keys import directory_of
-from fedssca.privacy.secure_sum import Masker
-from fedssca.privacy.secure_sum_server import Opener
+from fedssca.privacy.sums.ckks import CipherAdder, Encrypter
+from fedssca.privacy.sums.graph import Rules
+from fedssca.privacy.sums.keys import directory_of
+from fedssca.privacy.sums.masks import Masker
+from fedssca.privacy.sums.masks_server import Opener
+from fedssca.rounds.aggregate import Adder, Answerer, Arrays
 
 RUN = bytes(16)
 

@@ -17,7 +17,7 @@ import cvxpy as cp
 import jax
 import numpy as np
 
-from fedssca.solver import Quadratic, solve
+from fedssca.methods.solver import Quadratic, solve
 
 D, M, PENALTY = 101_632, 5, 100.0
 

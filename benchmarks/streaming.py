@@ -16,10 +16,10 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from fedssca.bench.task import Images, Shape, images, parts, rounds
-from fedssca.bench.timing import Way, interleave
 from fedssca.data import Rows, Streams
-from fedssca.runtime.streaming import Streaming
+from fedssca.rounds.streaming import Streaming
+from fedssca.studies.bench.task import Images, Shape, images, parts, rounds
+from fedssca.studies.bench.timing import Way, interleave
 
 BLOCKS = (600, 1)
 

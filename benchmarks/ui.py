@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from fedssca.config import Config, render
-from fedssca.ui.shelf import Shelf
+from fedssca.report.live.shelf import Shelf
+from fedssca.run.config import Config, render
 
 
 def make(folder: Path, runs: int) -> None:
@@ -45,7 +45,7 @@ def main(runs: int = 1000) -> None:
         shelf = Shelf(folder)
         timed(f"{runs} runs, read for the first time", shelf.listing)
         timed(f"{runs} runs, again", shelf.listing)
-        command = [sys.executable, "-m", "fedssca.cli", "ui", "--dir", place, "--port", "0"]
+        command = [sys.executable, "-m", "fedssca", "ui", "--dir", place, "--port", "0"]
         page = subprocess.Popen(
             [*command, "--no-browser", "--json"], stdout=subprocess.PIPE, text=True
         )

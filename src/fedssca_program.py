@@ -16,7 +16,7 @@ __all__ = ["main"]
 def main() -> NoReturn:
     """Load the command line and run it."""
     before = signal.signal(signal.SIGINT, _leave)
-    from fedssca.cli import program
+    from fedssca.cli.main import program
 
     signal.signal(signal.SIGINT, before)
     program()

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from fedssca import cli
+from fedssca.cli import main as cli
 
 SMALL = """
 [data]
@@ -119,7 +119,7 @@ def one_line(err: str, out: str = "") -> str:
 
 def process(*arguments: object, **options: Any) -> subprocess.Popen[str]:
     """`fedssca ...` in a process of its own."""
-    command = [sys.executable, "-m", "fedssca.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "fedssca", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     compiled = {name.upper(): str(value) for name, value in SETTINGS.items()}
     return subprocess.Popen(command, **pipes, **({"env": os.environ | compiled} | options))

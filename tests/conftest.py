@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from browser_helpers import MISSING
 
-from fedssca.compiled import remember
+from fedssca.system import remember
+from tests.browser_helpers import MISSING
 
 remember(Path(__file__).parents[1] / ".pytest_cache" / "compiled")  # tests share many programs
 

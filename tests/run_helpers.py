@@ -7,10 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cli_helpers import SMALL, compiled_once
-
-from fedssca.config import parse, render
-from fedssca.runner import execute
+from fedssca.run.config import parse, render
+from fedssca.run.execute import execute
+from tests.cli_helpers import SMALL, compiled_once
 
 
 def train(path: Path, *settings: str) -> Path:

@@ -16,7 +16,7 @@ heavy = [m for m in ("matplotlib", "sklearn", "pyarrow", "typer") if m in sys.mo
 assert not heavy, heavy
 from jax._src import xla_bridge
 assert not xla_bridge.backends_are_initialized()
-import fedssca.cli
+import fedssca.cli.main
 assert "matplotlib" not in sys.modules and "sklearn" not in sys.modules
 assert not xla_bridge.backends_are_initialized()
 """

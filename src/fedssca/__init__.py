@@ -1,11 +1,24 @@
 """fedssca: federated optimisation with constraints."""
 
-from fedssca.algorithm import Algorithm, Message, Request, State
-from fedssca.auto import auto
-from fedssca.baselines import sgd
-from fedssca.builders import custom_problem, vertical_problem
-from fedssca.calibrate import calibrate
-from fedssca.constraints import (
+from fedssca.data.dataset import Dataset
+from fedssca.data.load import load
+from fedssca.data.sources import follow_csv, from_queue
+from fedssca.data.split import Columns, Rows, by_feature, by_sample
+from fedssca.data.stream import Streams
+from fedssca.errors import UserError
+from fedssca.methods.algorithm import Algorithm, Message, Request, State
+from fedssca.methods.calibrate import calibrate
+from fedssca.methods.curvature import diagonal
+from fedssca.methods.local_ssca import local_ssca
+from fedssca.methods.multipliers import Dual, exact_penalty, steered
+from fedssca.methods.participation import participation
+from fedssca.methods.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
+from fedssca.methods.schedule import Schedule, power
+from fedssca.methods.sgd import sgd
+from fedssca.methods.solver import Quadratic, Solution, lemma1, solve
+from fedssca.methods.ssca import ssca
+from fedssca.methods.surrogate import Surrogate, first_order
+from fedssca.problem.constraints import (
     Constraint,
     client_loss_at_most,
     client_loss_gap_at_most,
@@ -18,26 +31,13 @@ from fedssca.constraints import (
     precision_at_least,
     recall_at_least,
 )
-from fedssca.curvature import diagonal
-from fedssca.data.dataset import Dataset
-from fedssca.data.load import load
-from fedssca.data.sources import follow_csv, from_queue
-from fedssca.data.split import Columns, Rows, by_feature, by_sample
-from fedssca.data.stream import Streams
-from fedssca.dual import Dual, exact_penalty, steered
-from fedssca.errors import UserError
-from fedssca.local_ssca import local_ssca
-from fedssca.models import Model, classifier, linear, mlp
-from fedssca.participation import participation
-from fedssca.problem import Problem, Vertical
-from fedssca.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
-from fedssca.runtime.fused import Fused
-from fedssca.runtime.local import Local
-from fedssca.schedule import Schedule, power
-from fedssca.simulate import Result, simulate
-from fedssca.solver import Quadratic, Solution, lemma1, solve
-from fedssca.ssca import ssca
-from fedssca.surrogate import Surrogate, first_order
+from fedssca.problem.custom import custom_problem, vertical_problem
+from fedssca.problem.models import Model, classifier, linear, mlp
+from fedssca.problem.problem import Problem, Vertical
+from fedssca.rounds.fused import Fused
+from fedssca.rounds.in_process import Local
+from fedssca.run.automatic import auto
+from fedssca.run.simulate import Result, simulate
 
 __version__ = "0.1.0"
 __all__ = [

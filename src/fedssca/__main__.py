@@ -1,5 +1,5 @@
 """`python -m fedssca` is the command `fedssca`."""
 
-from fedssca.cli import program
+from fedssca.cli.main import program
 
 program()

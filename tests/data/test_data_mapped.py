@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedssca import UserError, load
-from fedssca.config import parse
-from fedssca.runner import execute
+from fedssca.run.config import parse
+from fedssca.run.execute import execute
 
 
 def write(folder: Path, rows: int = 200, **changed: np.ndarray) -> Path:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedssca.config import Config
 from fedssca.deploy.conduct import Conductor, Order
 from fedssca.deploy.crew import Answer
 from fedssca.deploy.party import Party, Post
 from fedssca.deploy.share import give_out, site_names
 from fedssca.deploy.sheet import read_source
-from fedssca.privacy.keys import directory_of
+from fedssca.privacy.sums.keys import directory_of
+from fedssca.run.config import Config
 
 RUN = bytes(range(16))
 Tamper = Callable[[str, bytes, bytes], Any]

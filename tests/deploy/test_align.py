@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedssca.config import parse
 from fedssca.deploy.conduct import Conductor, Order
 from fedssca.deploy.crew import Answer, Away
 from fedssca.deploy.share import site_names
 from fedssca.errors import UserError
-from fedssca.wire import decode, encode
+from fedssca.rounds.codec import decode, encode
+from fedssca.run.config import parse
 from tests.cli_helpers import compiled_once
 from tests.deploy.loopback import RUN, Loopback, Tamper, parties
 from tests.deploy.test_sites import BASE, COLUMNS, table, write

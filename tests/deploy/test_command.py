@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from fedssca.cli.deploy import app
 from fedssca.deploy import require_engine
-from fedssca.deploy.command import app
 from fedssca.deploy.kit import Kit
 from fedssca.deploy.project import Project, provision, read_project
 from fedssca.deploy.submit import Ticket, write_job

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedssca.config import parse
-from fedssca.runner import execute
+from fedssca.run.config import parse
+from fedssca.run.execute import execute
 from tests.deploy.loopback import deployed
 
 pytestmark = [

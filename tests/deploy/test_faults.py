@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedssca.config import parse
 from fedssca.deploy.conduct import Conductor, Order
 from fedssca.deploy.crew import Away
 from fedssca.deploy.share import give_out, site_names
 from fedssca.errors import UserError
-from fedssca.wire import Letter, decode, encode
+from fedssca.rounds.codec import Letter, decode, encode
+from fedssca.run.config import parse
 from tests.deploy.loopback import RUN, Loopback, deployed, parties
 
 pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedssca.config import parse
 from fedssca.deploy.conduct import Conductor, Order
 from fedssca.deploy.crew import Away
 from fedssca.deploy.identity import Certified
 from fedssca.deploy.share import give_out, site_names
 from fedssca.errors import UserError
-from fedssca.privacy.keys import Forged
-from fedssca.wire import decode, encode
+from fedssca.privacy.sums.keys import Forged
+from fedssca.rounds.codec import decode, encode
+from fedssca.run.config import parse
 from tests.deploy.loopback import RUN, Loopback, deployed, parties
 
 pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")

@@ -13,10 +13,10 @@ import pytest
 pytest.importorskip("nvflare", reason="needs the deploy extra: pip install 'fedssca[deploy]'")
 pytest.importorskip("cryptography")
 
-from fedssca.config import parse, render
 from fedssca.deploy.local import field
 from fedssca.deploy.submit import Follower, Ticket, follow, open_desk
-from fedssca.wire import decode
+from fedssca.rounds.codec import decode
+from fedssca.run.config import parse, render
 from tests.deploy.loopback import deployed
 
 pytestmark = [

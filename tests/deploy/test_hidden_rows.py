@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
-from fedssca.config import parse
 from fedssca.deploy.crew import Away
 from fedssca.errors import UserError
-from fedssca.wire import decode, encode
+from fedssca.rounds.codec import decode, encode
+from fedssca.run.config import parse
 from tests.deploy.loopback import Loopback, deployed
 
 pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")

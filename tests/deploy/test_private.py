@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedssca.build import build
-from fedssca.client import for_party
-from fedssca.config import parse
 from fedssca.deploy.crew import Away
 from fedssca.deploy.stages import stage
 from fedssca.errors import UserError
-from fedssca.privacy.noise import Secret
-from fedssca.wire import decode
+from fedssca.privacy.noise.gaussian import Secret
+from fedssca.rounds.client import for_party
+from fedssca.rounds.codec import decode
+from fedssca.run.build import build
+from fedssca.run.config import parse
 from tests.deploy.loopback import deployed
 
 pytest.importorskip("dp_accounting")

@@ -19,11 +19,11 @@ import jax
 import numpy as np
 import pytest
 
-from fedssca.build import build
-from fedssca.config import Config, parse, render
+from fedssca.data.sampling import batch_indices
 from fedssca.errors import UserError
-from fedssca.runner import execute
-from fedssca.sampling import batch_indices
+from fedssca.run.build import build
+from fedssca.run.config import Config, parse, render
+from fedssca.run.execute import execute
 
 pytest.importorskip("nvflare", reason="needs the deploy extra: pip install 'fedssca[deploy]'")
 psutil = pytest.importorskip("psutil")
@@ -308,7 +308,7 @@ def test_columns_pause_and_go_on(columns_yard: Yard, tmp_path: Path) -> None:
 
 def test_a_killed_command_leaves_nothing(tmp_path: Path) -> None:
     command = subprocess.Popen(
-        [sys.executable, "-m", "fedssca.cli", "deploy", "local", "--sites", "1", "--quiet"],
+        [sys.executable, "-m", "fedssca", "deploy", "local", "--sites", "1", "--quiet"],
         cwd=tmp_path,
         stderr=subprocess.DEVNULL,
     )

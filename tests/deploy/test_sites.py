@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedssca.config import Config, parse
 from fedssca.deploy.conduct import Conductor, Order
 from fedssca.deploy.predict import predict_file, write_predictions
 from fedssca.deploy.share import site_names
 from fedssca.deploy.sheet import read_sheet, read_source
 from fedssca.errors import UserError
-from fedssca.runner import execute
+from fedssca.run.config import Config, parse
+from fedssca.run.execute import execute
 from tests.deploy.loopback import RUN, Loopback, parties
 
 BASE = """

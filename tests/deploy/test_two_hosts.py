@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedssca.config import parse
 from fedssca.deploy.share import give_out
+from fedssca.run.config import parse
 from tests.deploy.loopback import deployed
 
 pytest.importorskip("nvflare", reason="needs the deploy extra: pip install 'fedssca[deploy]'")
@@ -80,7 +80,7 @@ def test_walk_through_and_a_killed_server(hosts: tuple[str, str], tmp_path: Path
     config = parse(RUN, ["data.clients=2"])
     files = give_out(config, 2, tmp_path / "data")
     (tmp_path / "run.toml").write_text(RUN)
-    fedssca = [sys.executable, "-m", "fedssca.cli", "deploy"]
+    fedssca = [sys.executable, "-m", "fedssca", "deploy"]
     there: list[subprocess.Popen[bytes]] = []
 
     def start(host: str, *words: str) -> subprocess.Popen[bytes]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from fedssca.aggregate import Arrays, Gathered
-from fedssca.privacy.graph import Rules
-from fedssca.privacy.keys import directory_of
-from fedssca.privacy.secure_sum import Masker
-from fedssca.privacy.secure_sum_server import Opener
+from fedssca.privacy.sums.graph import Rules
+from fedssca.privacy.sums.keys import directory_of
+from fedssca.privacy.sums.masks import Masker
+from fedssca.privacy.sums.masks_server import Opener
+from fedssca.rounds.aggregate import Arrays, Gathered
 
 RUN = bytes(range(16))
 PHASES = ("keys", "shares", "reply", "unmask")

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from run_helpers import made_up, row, train
 
 from fedssca.report.gather import MOST, columns, gather, thin
+from tests.run_helpers import made_up, row, train
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser_helpers import Seen, chromium, needs_browser
-from run_helpers import made_up, train
 
 from fedssca.report.page import report_page
+from tests.browser_helpers import Seen, chromium, needs_browser
+from tests.run_helpers import made_up, train
 
 pytestmark = needs_browser
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_helpers import Shell
-from run_helpers import made_up
 
 from fedssca.report.page import distinct, embed, report_page
+from tests.cli_helpers import Shell
+from tests.run_helpers import made_up
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from fedssca.errors import UserError
+from fedssca.system import user_cache
 
 __all__ = ["SOURCES", "Progress", "Source", "Status", "cache_folder", "get", "locate", "status"]
 
@@ -101,12 +102,6 @@ def cache_folder() -> Path:
     if own := os.environ.get("FEDSSCA_DATA"):
         return Path(own).expanduser()
     return user_cache()
-
-
-def user_cache() -> Path:
-    """`fedssca` in `$XDG_CACHE_HOME` or `~/.cache`."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "fedssca"
 
 
 def locate(name: str, directory: Path | None = None) -> Path | None:

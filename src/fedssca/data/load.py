@@ -18,8 +18,8 @@ import numpy as np
 from fedssca.data import fetch
 from fedssca.data.dataset import Array, Dataset, check, from_arrays, from_table
 from fedssca.data.mapped import mapped
+from fedssca.data.memory import aligned
 from fedssca.errors import UserError
-from fedssca.memory import aligned
 
 __all__ = ["NAMES", "load", "read_table"]
 

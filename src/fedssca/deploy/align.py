@@ -25,8 +25,8 @@ from fedssca.data.ids import Form, canonical, form_of, misfit
 from fedssca.deploy.holding import digest
 from fedssca.deploy.sheet import Sheet, Source, fresh_rows, picked, read_sheet
 from fedssca.errors import UserError
-from fedssca.privacy.psi import Member, apart, check_points, meet, together
-from fedssca.wire import Letter, WireError, encode, note, read_note
+from fedssca.privacy.psi.protocol import Member, apart, check_points, meet, together
+from fedssca.rounds.codec import Letter, WireError, encode, note, read_note
 
 __all__ = ["PEER", "Aligner", "Post", "align", "same_rows"]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from fedssca.config import Config
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.dataset import Array
 from fedssca.errors import UserError
+from fedssca.run.config import Config
 
 __all__ = ["Asked", "Census", "Facts", "as_note", "blank", "merge", "question"]
 

@@ -15,23 +15,23 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedssca.algorithm import Algorithm
-from fedssca.build import Job, build, plan
-from fedssca.config import Config, render
 from fedssca.deploy.align import align, same_rows
 from fedssca.deploy.census import Asked, Census, Facts, as_note, blank, merge, question
 from fedssca.deploy.crew import Away, Crew, Link
+from fedssca.deploy.engines.nvflare import Deployed
 from fedssca.deploy.judge import joint_scores, remote_judge
 from fedssca.deploy.party import fingerprint
 from fedssca.deploy.sums import SiteSums
 from fedssca.deploy.table import introduce
 from fedssca.errors import UserError
-from fedssca.loop import Runtime
-from fedssca.privacy.setting import noisy
-from fedssca.record import RunDirectory
-from fedssca.runner import carry_out, load_config
-from fedssca.runtime.nvflare import Deployed
-from fedssca.wire import Letter, note, read_note
+from fedssca.methods.algorithm import Algorithm
+from fedssca.rounds.codec import Letter, note, read_note
+from fedssca.rounds.loop import Runtime
+from fedssca.run.build import Job, build, plan
+from fedssca.run.config import Config, render
+from fedssca.run.execute import carry_out, load_config
+from fedssca.run.privacy import noisy
+from fedssca.run.record import RunDirectory
 
 __all__ = ["Conductor", "Order"]
 

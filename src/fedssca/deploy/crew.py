@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.wire import Letter, WireError, arrays_of, decode, encode, read_note, tree_of
+from fedssca.rounds.codec import Letter, WireError, arrays_of, decode, encode, read_note, tree_of
 
 __all__ = ["Answer", "Away", "Crew", "Link", "Tally", "finite"]
 

@@ -17,7 +17,7 @@ from fedssca.privacy import require_privacy
 if TYPE_CHECKING:
     from cryptography import x509
 
-    from fedssca.privacy.keys import Identity
+    from fedssca.privacy.sums.keys import Identity
 
 __all__ = ["Certified", "Known", "from_kit"]
 
@@ -60,7 +60,7 @@ class Certified:
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
         from cryptography.hazmat.primitives.hashes import SHA256
 
-        from fedssca.privacy.keys import Forged
+        from fedssca.privacy.sums.keys import Forged
 
         name = self._names[who]
         size = int.from_bytes(signature[:4], "big")
@@ -77,7 +77,7 @@ class Certified:
         from cryptography.exceptions import InvalidSignature
         from cryptography.x509.oid import NameOID
 
-        from fedssca.privacy.keys import Forged
+        from fedssca.privacy.sums.keys import Forged
 
         try:
             found = x509.load_der_x509_certificate(der)

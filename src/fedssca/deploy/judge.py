@@ -10,19 +10,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.aggregate import Gathered
-from fedssca.algorithm import Request
-from fedssca.build import Job
-from fedssca.client import for_party
-from fedssca.config import Privacy
 from fedssca.data import Columns, Rows
 from fedssca.deploy.crew import Away, Crew
+from fedssca.deploy.engines.nvflare import Deployed
 from fedssca.deploy.stages import algorithm_of, shapes_of, speaker_of
 from fedssca.deploy.sums import SiteSums
 from fedssca.deploy.table import Table
-from fedssca.metrics import CHUNK, Evaluator, Sums, judge_of, mean_cost
-from fedssca.problem import Array
-from fedssca.runtime.nvflare import Deployed
+from fedssca.evaluate.evaluator import CHUNK, Evaluator, Sums, judge_of, mean_cost
+from fedssca.methods.algorithm import Request
+from fedssca.problem.problem import Array
+from fedssca.rounds.aggregate import Gathered
+from fedssca.rounds.client import for_party
+from fedssca.run.build import Job
+from fedssca.run.config import Privacy
 
 __all__ = ["joint_scores", "remote_judge"]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from fedssca.deploy import require_engine
 from fedssca.errors import UserError
-from fedssca.processes import COMMAND, end_with_parent
+from fedssca.system import COMMAND, end_with_parent
 
 __all__ = ["Kit", "running"]
 

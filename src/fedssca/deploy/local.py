@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from fedssca.config import Config
 from fedssca.deploy.kit import SITE_FILE, Kit, running
 from fedssca.deploy.project import Project, provision
 from fedssca.deploy.share import give_out, site_names
-from fedssca.processes import free_port
+from fedssca.run.config import Config
+from fedssca.system import free_port
 
 __all__ = ["Field", "field"]
 

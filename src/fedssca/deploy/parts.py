@@ -19,17 +19,17 @@ from nvflare.app_common.job_launcher.client_process_launcher import ClientProces
 from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 from nvflare.collab import collab
 
-from fedssca.config import parse
 from fedssca.deploy.conduct import Conductor, Order
 from fedssca.deploy.crew import Away
+from fedssca.deploy.engines.nvflare import CollabLink
 from fedssca.deploy.identity import from_kit
 from fedssca.deploy.kit import FILES, SITE_FILE, TOPIC
 from fedssca.deploy.party import Party, Unreached
 from fedssca.deploy.sheet import read_source
 from fedssca.errors import UserError
-from fedssca.processes import end_with_parent
-from fedssca.record import RunDirectory
-from fedssca.runtime.nvflare import CollabLink
+from fedssca.run.config import parse
+from fedssca.run.record import RunDirectory
+from fedssca.system import end_with_parent
 
 __all__ = ["Coordinator", "Launcher", "Site"]
 

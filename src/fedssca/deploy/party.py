@@ -19,9 +19,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from fedssca.build import Job, plan
-from fedssca.client import SERVER
-from fedssca.config import parse, render
 from fedssca.data import Columns, Rows
 from fedssca.deploy.align import PEER, Aligner, Post
 from fedssca.deploy.census import Census, blank
@@ -31,12 +28,24 @@ from fedssca.deploy.sheet import Sheet, Source, read_sheet
 from fedssca.deploy.stages import PASSED, STAGES, Stage, blind, phases_of, shapes_of, stage
 from fedssca.deploy.sums import SUM, SiteHalf, plain_part
 from fedssca.errors import UserError
-from fedssca.exchange import Exchange
-from fedssca.privacy.noise import Secret
-from fedssca.wire import Letter, WireError, arrays_of, decode, encode, note, read_note, tree_of
+from fedssca.privacy.noise.gaussian import Secret
+from fedssca.rounds.client import SERVER
+from fedssca.rounds.codec import (
+    Letter,
+    WireError,
+    arrays_of,
+    decode,
+    encode,
+    note,
+    read_note,
+    tree_of,
+)
+from fedssca.rounds.exchange import Exchange
+from fedssca.run.build import Job, plan
+from fedssca.run.config import parse, render
 
 if TYPE_CHECKING:
-    from fedssca.privacy.blind import Blind
+    from fedssca.privacy.sums.hidden_exchange import Blind
 
 __all__ = ["Party", "Post", "Unreached", "fingerprint"]
 
@@ -169,7 +178,7 @@ class Party:
             raise WireError(f"{letter.kind} came before prepare")
         names = self._census.names
         if letter.kind == "offer":
-            from fedssca.privacy.blind import Blind
+            from fedssca.privacy.sums.hidden_exchange import Blind
 
             own = names.index(self._name)
             self._blind = Blind(own, len(names), self._run, self._known(names))

@@ -11,12 +11,12 @@ from typing import IO, Any
 import jax
 import numpy as np
 
-from fedssca.build import model_of, plan
-from fedssca.config import parse
 from fedssca.data.load import read_table
 from fedssca.deploy.census import Census, blank
 from fedssca.errors import UserError
-from fedssca.record import RunDirectory
+from fedssca.run.build import model_of, plan
+from fedssca.run.config import parse
+from fedssca.run.record import RunDirectory
 
 __all__ = ["predict_file", "write_predictions"]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedssca.config import read, section
 from fedssca.deploy import require_engine
 from fedssca.errors import UserError
+from fedssca.run.config import read, section
 
 __all__ = ["Project", "provision", "read_project", "write_template"]
 

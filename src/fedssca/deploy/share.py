@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from fedssca.build import load_dataset, share_out
-from fedssca.config import Config
 from fedssca.data import Columns
+from fedssca.run.build import load_dataset, share_out
+from fedssca.run.config import Config
 
 __all__ = ["give_out", "site_names"]
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedssca.config import read, section
 from fedssca.data.dataset import Array
 from fedssca.data.ids import as_cells, id_cells
 from fedssca.data.load import read_table
 from fedssca.errors import UserError
+from fedssca.run.config import read, section
 
 __all__ = ["Sheet", "Source", "fresh_rows", "picked", "read_sheet", "read_source"]
 

@@ -21,19 +21,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.algorithm import Algorithm, Message, Request, State, publish, start
-from fedssca.build import Job, as_asked
-from fedssca.calibrate import probe
-from fedssca.client import SERVER, ColumnClient, Outgoing, RowClient
 from fedssca.data import Columns, Rows
+from fedssca.data.sampling import batch_indices
 from fedssca.errors import UserError
-from fedssca.exchange import Exchange, Pairwise
-from fedssca.metrics import CHUNK, added, everything, full_passes, held_out, shapes
-from fedssca.privacy.noise import Secret
-from fedssca.privacy.wiring import hides_columns
-from fedssca.problem import Array, Batch, Problem, Terms
-from fedssca.sampling import batch_indices
-from fedssca.surrogate import gradients
+from fedssca.evaluate.evaluator import CHUNK, added, everything, full_passes, held_out, shapes
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
+from fedssca.methods.calibrate import probe
+from fedssca.methods.surrogate import gradients
+from fedssca.privacy.noise.gaussian import Secret
+from fedssca.problem.problem import Array, Batch, Problem, Terms
+from fedssca.rounds.client import SERVER, ColumnClient, Outgoing, RowClient
+from fedssca.rounds.exchange import Exchange, Pairwise
+from fedssca.run.build import Job, as_asked
+from fedssca.run.privacy import hides_columns
 
 __all__ = [
     "PASSED",

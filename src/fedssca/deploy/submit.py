@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from fedssca.deploy.kit import FILES, PARTS, TOPIC, Kit
 from fedssca.errors import UserError
-from fedssca.record import RunDirectory
+from fedssca.run.record import RunDirectory
 
 __all__ = ["Desk", "Follower", "Ticket", "ask_for", "follow", "open_desk"]
 

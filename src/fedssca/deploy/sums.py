@@ -12,13 +12,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedssca.aggregate import Arrays, Gathered
-from fedssca.config import Config
 from fedssca.deploy.crew import Away, Crew, finite
 from fedssca.deploy.identity import Known
 from fedssca.errors import UserError
-from fedssca.privacy.wiring import answerer, hides_sums, server_half
-from fedssca.wire import WireError, arrays_of
+from fedssca.rounds.aggregate import Arrays, Gathered
+from fedssca.rounds.codec import WireError, arrays_of
+from fedssca.run.config import Config
+from fedssca.run.privacy import answerer, hides_sums, server_half
 
 __all__ = ["SUM", "SiteHalf", "SiteSums", "plain_part"]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from fedssca.build import Job
 from fedssca.data import Columns
 from fedssca.deploy.crew import Crew
 from fedssca.deploy.stages import blind, phases_of, readers_of, shapes_of
-from fedssca.exchange import Outgoing, nothing
+from fedssca.rounds.exchange import Outgoing, nothing
+from fedssca.run.build import Job
 
 __all__ = ["Table", "introduce"]
 
@@ -27,7 +27,7 @@ class Table:
         self._readers, self._relay = readers_of(stage, job.clients), nothing
         self._passed: Outgoing = {}
         if blind(job):
-            from fedssca.privacy.blind import relay
+            from fedssca.privacy.sums.hidden_exchange import relay
 
             self._relay = relay
 

@@ -15,8 +15,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedssca.report.curves import COLOURS
 from fedssca.report.gather import gather
+from fedssca.run.curves import COLOURS
 
 __all__ = ["SCRIPTS", "STYLES", "Page", "assemble", "report_page", "static"]
 

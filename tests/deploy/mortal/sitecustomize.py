@@ -17,7 +17,7 @@ class Finder:
         if name == "fedssca.deploy.parts":
             sys.meta_path.remove(self)
             from fedssca.deploy.party import Party
-            from fedssca.wire import decode
+            from fedssca.rounds.codec import decode
 
             original = Party.handle
 

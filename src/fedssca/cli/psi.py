@@ -1,0 +1,239 @@
+"""`fedssca psi`: the rows that all parties have, in one order, without showing the others."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fedssca.errors import UserError
+
+if TYPE_CHECKING:
+    from fedssca.data.ids import Named
+    from fedssca.privacy.psi.protocol import Tick
+
+__all__ = ["psi"]
+
+PAUSE = 0.5
+"""Seconds between two looks into the folder."""
+
+
+def psi(
+    files: Annotated[list[Path], typer.Argument(help="Tables (CSV, Parquet, NPZ): one a party.")],
+    ids: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--id", help="The column with the ids (NPZ: array); one for all, or one each."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the aligned tables.")] = Path("aligned"),
+    meet: Annotated[
+        Path | None,
+        typer.Option(help="A folder that the parties share: this is one of them, with one file."),
+    ] = None,
+    me: Annotated[str, typer.Option(help="With --meet: the name of this party.")] = "",
+    others: Annotated[
+        str, typer.Option("--with", help="With --meet: the other parties, with commas between.")
+    ] = "",
+    wait: Annotated[
+        float, typer.Option(help="With --meet: seconds to wait for the others; 0: one step.")
+    ] = 3600.0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no lines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Find the rows that all parties have; write each table with these only, in the same order.
+
+    Several files: all parties at once, here, as a try or a test. With --meet: one party's side;
+    every party runs it with its own file, and .psi files in the shared folder pass between them.
+    The same command again goes on where it stopped. No party sees an id that it does not have.
+    """
+    from fedssca.data.ids import open_named
+
+    if meet is not None and len(files) != 1:
+        raise UserError("--meet takes one file: each party runs the command with its own")
+    if meet is None and (me or others):
+        raise UserError("--me and --with go with --meet FOLDER")
+    if meet is None and len(files) < 2:
+        raise UserError("name two files or more, or one file with --meet FOLDER")
+    names = ids or ["ids"]
+    if len(names) not in (1, len(files)):
+        raise UserError(f"--id was given {len(names)} times for {len(files)} files: once, or each")
+    columns = names * len(files) if len(names) == 1 else names
+    targets = _targets(files, out)
+    tables = [open_named(path, column) for path, column in zip(files, columns, strict=True)]
+    console = Console(stderr=True, quiet=quiet or as_json)
+    begun = time.perf_counter()
+    if meet is None:
+        said = _here(dict(zip(map(str, files), tables, strict=True)), targets, console)
+    else:
+        said = _side(tables[0], targets[0], meet, me, others, wait, console)
+    said["seconds"] = round(time.perf_counter() - begun, 3)
+    if as_json:
+        print(json.dumps(said))
+    elif not quiet:
+        print(_in_words(said))
+
+
+def _here(tables: Mapping[str, Named], targets: Sequence[Path], console: Console) -> dict[str, Any]:
+    """All parties in this process."""
+    from fedssca.data.ids import form_of, misfit
+    from fedssca.privacy.psi.protocol import apart, intersect, multiplications, together
+
+    sets = [together(table.parts) for table in tables.values()]
+    forms = {name: form_of(_all(table)) for name, table in tables.items()}
+    if line := misfit(forms):
+        raise UserError(line)
+    try:
+        with _bar(console, "aligning", multiplications([len(ids) for ids in sets])) as tick:
+            found = intersect(sets, tick)
+    except KeyboardInterrupt:
+        print("stopped: nothing was written", file=sys.stderr)
+        raise typer.Exit(130) from None
+    rows = [apart(t.parts, r) for t, r in zip(tables.values(), found, strict=True)]
+    for own, table in zip(rows, tables.values(), strict=True):
+        _check_some(own, table)
+    parties = {
+        name: _written(table, own, target)
+        for (name, table), own, target in zip(tables.items(), rows, targets, strict=True)
+    }
+    return {"state": "done", "common": len(found[0]), "parties": parties}
+
+
+def _side(
+    table: Named, target: Path, folder: Path, me: str, others: str, wait: float, console: Console
+) -> dict[str, Any]:
+    """One party's side, by files in a folder."""
+    from fedssca.data.ids import form_of
+    from fedssca.privacy.psi.folder import Meeting
+    from fedssca.privacy.psi.protocol import apart, together
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    secret = target.parent / f"{me}.secret"
+    peers = [name.strip() for name in others.split(",") if name.strip()]
+    ids = together(table.parts)
+    meeting = Meeting(folder, me, peers, ids, form_of(_all(table)), secret)
+    until = time.monotonic() + wait
+    try:
+        while missing := _step(meeting, console):
+            if wait <= 0:
+                return {"state": "waiting", "missing": missing, "folder": str(folder)}
+            with _status(console, f"waiting for {', '.join(missing)} in {folder}"):
+                come = meeting.wait(missing, until, PAUSE)
+            if not come:
+                raise UserError(
+                    f"{missing[0]} did not come to {folder} in {wait:.0f} s; the same command "
+                    "again goes on"
+                )
+    except KeyboardInterrupt:
+        print("stopped; the same command again goes on", file=sys.stderr)
+        raise typer.Exit(130) from None
+    found = meeting.finish()
+    own = apart(table.parts, found.rows)
+    _check_some(own, table)
+    party = _written(table, own, target)
+    meeting.forget()
+    return {
+        "state": "done",
+        "common": len(found.rows),
+        "parties": {me: party},
+        "sizes": found.sizes,
+        "code": found.code,
+    }
+
+
+def _step(meeting: Any, console: Console) -> list[str]:
+    with _bar(console, "multiplying", None) as tick:
+        return meeting.proceed(tick)
+
+
+def _all(table: Named) -> list[str]:
+    return [name for part in table.parts.values() for name in part]
+
+
+def _targets(files: Sequence[Path], out: Path) -> list[Path]:
+    """Where each aligned table goes; nothing is overwritten."""
+    names = [file.name for file in files]
+    alike = len({Path(name).stem for name in names}) < len(names)
+    targets = [
+        out / (f"{number}-{name}" if alike else name) for number, name in enumerate(names, 1)
+    ]
+    for target in targets:
+        for file in (target, _order_file(target)):
+            if file.exists():
+                raise UserError(f"{file} is already there: choose another --out")
+    return targets
+
+
+def _order_file(target: Path) -> Path:
+    return target.with_suffix(".rows.csv")
+
+
+def _check_some(rows: Mapping[str, Any], table: Named) -> None:
+    for part, own in rows.items():
+        if not len(own):
+            what = "test rows" if part == "test" else "rows"
+            raise UserError(
+                f"no id of the {what} is at all parties ({len(table.parts[part])} here); are the "
+                "id columns the right ones, and written alike?"
+            )
+
+
+def _written(table: Named, rows: Mapping[str, Any], target: Path) -> dict[str, Any]:
+    """The aligned table, and beside it which row each line was."""
+    order = _order_file(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        table.write(target, rows)
+        with open(order, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["part", "row", "id"])
+            for part, own in rows.items():
+                writer.writerows([part, row + 1, table.parts[part][row]] for row in own.tolist())
+    except OSError as error:
+        raise UserError(f"{target} cannot be written: {error.strerror}") from None
+    total, kept = len(_all(table)), sum(len(own) for own in rows.values())
+    files = {"file": str(target), "order": str(order)}
+    return {"rows": total, "left_out": total - kept, **files}
+
+
+def _in_words(said: Mapping[str, Any]) -> str:
+    if said["state"] == "waiting":
+        return (
+            f"waiting for {', '.join(said['missing'])}: bring the .psi files of all parties "
+            f"together in {said['folder']} and run the same command again"
+        )
+    lines = [f"{said['common']} rows are common to all"]
+    for name, party in said["parties"].items():
+        lines.append(f"{name}: {party['left_out']} of {party['rows']} left out; {party['file']}")
+    if "code" in said:
+        lines.append(f"check code {said['code']}: all parties must read the same one")
+    return "\n".join(lines)
+
+
+def _status(console: Console, what: str) -> AbstractContextManager[Any]:
+    return console.status(what) if console.is_terminal else nullcontext()
+
+
+@contextmanager
+def _bar(console: Console, what: str, total: int | None) -> Iterator[Tick]:
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    task = bar.add_task(what, total=total)
+    with bar:
+        yield lambda count: bar.update(task, advance=count)

@@ -1,0 +1,80 @@
+"""The final numbers of runs as tables on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedssca.run.curves import short_names
+
+__all__ = ["certificate_table", "print_results"]
+
+Row = dict[str, Any]
+MOST = 12
+"""Constraints shown on screen."""
+
+
+def print_results(results: Mapping[Path, Row]) -> None:
+    """The final numbers of one or more runs, in 80 columns, and where the runs are."""
+    names = [escape(name) for name in short_names(results)]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("run", overflow="fold")
+    for heading in ("train cost", "|w|²", "test acc.", "limits kept", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, result in zip(names, results.values(), strict=True):
+        kept = sum(value <= 0 for value in result["constraints"])
+        colour = "green" if result["feasible"] else "red"
+        accuracy = result.get("test_accuracy")
+        table.add_row(
+            name,
+            f"{result['train_cost']:.4f}",
+            f"{result['norm_sq']:.1f}",
+            "-" if accuracy is None else f"{accuracy:.2%}",
+            f"[{colour}]{kept} of {len(result['limits'])}[/]" if result["limits"] else "-",
+            f"{result['seconds']:.1f}",
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    for name, result in zip(names, results.values(), strict=True):
+        if result["limits"]:
+            console.print(certificate_table(name, result["certificate"]))
+        for note in result["notes"]:
+            console.print(f"[red]{name}: {escape(note)}[/]", soft_wrap=True)
+    for path in results:
+        curves = " (curves.png shows how it went)" if (path / "curves.png").exists() else ""
+        console.print(f"saved in {escape(str(path))}{curves}", soft_wrap=True)
+
+
+def certificate_table(name: str, certificate: Row) -> Table:
+    """Every limit with its value, margin, price and, for rates, the value on held-out rows."""
+    verdict = "[green]all limits kept[/]" if certificate["feasible"] else "[red]limits broken[/]"
+    title = f"{name}: {verdict} on the full training data"
+    table = Table(
+        box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="none"
+    )
+    table.add_column("constraint", overflow="fold", min_width=12)
+    for heading in ("value", "limit", "margin", "held out", "multiplier", "0.01 buys"):
+        table.add_column(heading, justify="right")
+    for entry in certificate["constraints"][:MOST]:
+        held = entry.get("test_rate")
+        table.add_row(
+            escape(entry["name"]),
+            f"{entry['value']:.4f}" if entry["feasible"] else f"[red]{entry['value']:.4f}[/]",
+            f"{entry['limit']:g}",
+            f"{entry['margin']:.2g}",
+            "-" if held is None else f"{held:.4f}",
+            f"{entry['multiplier']:.4g}",
+            f"{entry['relaxing_by_0.01_buys']:.3g}",
+        )
+    more = len(certificate["constraints"]) - MOST
+    table.caption = f"KKT residual {certificate['kkt_residual']:.2g} (0: nothing left to gain)" + (
+        f"; {more} more constraints in result.json" if more > 0 else ""
+    )
+    table.caption_justify = "left"
+    return table

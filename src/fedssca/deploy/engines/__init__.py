@@ -1,0 +1,1 @@
+"""Engines that carry messages between machines."""

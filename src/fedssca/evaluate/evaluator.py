@@ -1,0 +1,333 @@
+"""What a run reports: F_m over all data, rates, KKT residual, bytes on the wire."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import nnls
+
+from fedssca.data.memory import on_device, summed
+from fedssca.data.split import Columns, Rows
+from fedssca.methods.algorithm import Algorithm, State
+from fedssca.problem.problem import Array, Batch, Problem, Rate
+
+__all__ = ["Evaluator", "Traffic", "evaluator", "kkt_residual", "traffic"]
+
+CHUNK = 4096
+
+
+class Evaluator(NamedTuple):
+    """Full passes over the data in chunks, compiled once."""
+
+    row: Callable[[Array], dict[str, Any]]
+    """w -> objective, constraints, norm_sq, train_* and test_* rates."""
+    gradients: Callable[[Array], np.ndarray]
+    """w -> gradients of F_0..F_M over all training rows, (M+1, d)."""
+    over: Callable[[Rows | Columns], Evaluator]
+    """The same passes, compiled once, over other training rows of the same shape."""
+    losses: Callable[[Array], list[float | None]] | None = None
+    """w -> the mean cost over each client's own rows; None where that is not to be known."""
+
+
+def evaluator(
+    problem: Problem, train: Rows | Columns, test: Mapping[str, np.ndarray] | None
+) -> Evaluator:
+    """F_m and the problem's measures over all training rows, and the measures on `test`."""
+    passes = full_passes(problem)
+    held = held_out(test)
+
+    def on(own: Batch, total: int, count: int) -> Evaluator:
+        def sums(w: Array) -> Sums:
+            means, rates = passes.sums(w, own)
+            return Sums(means, rates, None if held is None else passes.sums(w, held)[1])
+
+        judge = judge_of(problem, train, lambda: total, sums, lambda w: passes.jacobian(w, own))
+        return judge._replace(
+            over=lambda other: on(training(other), other.total, other.count),
+            losses=(lambda w: client_losses(problem, w, own, count)) if by_rows else None,
+        )
+
+    by_rows = isinstance(train, Rows)
+    return on(training(train), train.total, train.count)
+
+
+def client_losses(problem: Problem, w: Array, rows: Batch, count: int) -> list[float | None]:
+    """F_i(w), the mean cost over the rows of client i, for each of `count` clients."""
+
+    @jax.jit
+    def sums(w: Array, rows: Batch) -> Array:
+        return _over(rows, lambda chunk: part(w, chunk))
+
+    def part(w: Array, chunk: Batch) -> Array:
+        ((_, top, bottom),) = problem.measure(w, chunk)["cost"]
+        pair = jnp.stack([top, bottom], axis=1) * chunk["weight"].astype(w.dtype)[:, None]
+        return jax.ops.segment_sum(pair, jnp.maximum(chunk["client"], 0), count)
+
+    return [mean_cost(pair) for pair in np.asarray(sums(w, rows), float)]
+
+
+def mean_cost(pair: np.ndarray) -> float | None:
+    """Cost and number of rows as a mean; None of no rows."""
+    top, bottom = pair
+    return float(top / bottom) if bottom > 0 else None
+
+
+Pairs: TypeAlias = dict[str, list[Array]]
+"""Name -> numerator and denominator of every rate that the measure is a sum of."""
+
+
+class Sums(NamedTuple):
+    """What rows add up to at a point: anybody's rows, so that sums of different holders add up."""
+
+    terms: Array
+    """The K sampled terms over the training rows."""
+    train: Pairs
+    test: Pairs | None
+    """The measures on held-out rows; None: there are none."""
+
+
+class Passes(NamedTuple):
+    """Sums over chunks of rows, compiled once."""
+
+    sums: Callable[[Array, Batch], tuple[Array, Pairs]]
+    jacobian: Callable[[Array, Batch], Array]
+    """(K, d)."""
+
+
+def full_passes(problem: Problem) -> Passes:
+    """The sums of a problem's terms and measures over rows, chunk by chunk."""
+
+    @jax.jit
+    def sums(w: Array, rows: Batch) -> tuple[Array, Pairs]:
+        return _over(rows, lambda chunk: part(w, chunk))
+
+    def part(w: Array, chunk: Batch) -> tuple[Array, Pairs]:
+        weight = chunk["weight"].astype(w.dtype)
+        return problem.terms(w, chunk) @ weight, added(problem.measure(w, chunk), weight)
+
+    @jax.jit
+    def jacobian(w: Array, rows: Batch) -> Array:
+        return _over(rows, lambda chunk: jax.jacrev(lambda point: part(point, chunk)[0])(w))
+
+    return Passes(sums, jacobian)
+
+
+def added(measures: dict[str, Sequence[Rate]], weight: Array) -> Pairs:
+    """Every rate's two sums over the rows of a batch."""
+    return {
+        name: [jnp.stack([top @ weight, bottom @ weight]) for _, top, bottom in rates]
+        for name, rates in measures.items()
+    }
+
+
+def judge_of(
+    problem: Problem,
+    like: Rows | Columns,
+    total: Callable[[], int],
+    sums: Callable[[Array], Sums],
+    jacobian: Callable[[Array], Any],
+) -> Evaluator:
+    """An evaluator from whoever adds up: the training rows may be anywhere.
+
+    `like` has the shapes of their columns; `total`, asked after the sums, says over how many rows
+    they went.
+    """
+
+    @functools.cache
+    def weights() -> dict[str, list[float]]:
+        """The rates' weights: plain numbers, found without computing anything."""
+        found: dict[str, list[float]] = {}
+
+        def look(w: Array, batch: Batch) -> Array:
+            found.update({k: [a for a, _, _ in v] for k, v in problem.measure(w, batch).items()})
+            return w
+
+        jax.eval_shape(look, problem.start, _batch_shape(like, 1, problem.start.dtype))
+        return found
+
+    def named(prefix: str, rates: Pairs) -> dict[str, float]:
+        """Sums of rates; one whose denominator is empty is left out."""
+        out = {}
+        for name, parts in rates.items():
+            pairs = [np.asarray(part, float) for part in parts]
+            if all(bottom > 0 for _, bottom in pairs):
+                out[f"{prefix}_{name}"] = float(
+                    sum(
+                        a * top / bottom
+                        for a, (top, bottom) in zip(weights()[name], pairs, strict=True)
+                    )
+                )
+        return out
+
+    def row(w: Array) -> dict[str, Any]:
+        found = sums(w)
+        norm_sq = float(w @ w)
+        means = jnp.asarray(found.terms) / total()
+        values = np.asarray(problem.values(means, jnp.asarray(norm_sq)), float)
+        out: dict[str, Any] = {
+            "objective": float(values[0]),
+            "constraints": [float(value) for value in values[1:]],
+            "norm_sq": norm_sq,
+        }
+        out |= named("train", found.train)
+        if found.test is not None:
+            out |= named("test", found.test)
+        return out
+
+    def gradients(w: Array) -> np.ndarray:
+        slopes = problem.combine @ np.asarray(jacobian(w), float) / total()
+        return slopes + 2 * problem.known[:, None] * np.asarray(w, float)
+
+    def over(other: Rows | Columns) -> Evaluator:
+        raise TypeError("these rows are elsewhere: build an evaluator for others")
+
+    return Evaluator(row, gradients, over)
+
+
+def training(train: Rows | Columns) -> Batch:
+    """All training rows, each with its client's number; rows of nobody count nothing."""
+    if isinstance(train, Columns):
+        return everything(train.columns, np.zeros(train.total, np.int32))
+    owners = train.owners()
+    return everything(train.columns, owners, owners >= 0)
+
+
+def held_out(test: Mapping[str, np.ndarray] | None) -> Batch | None:
+    """Held-out rows; they belong to no client. None where there are none."""
+    if test is None or not len(test["x"]):
+        return None
+    return everything(test, np.full(len(test["x"]), -1, np.int32))
+
+
+def everything(
+    columns: Mapping[str, Any], owners: np.ndarray, counted: np.ndarray | bool = True
+) -> Batch:
+    """Columns where they lie, with the rows' clients and weights."""
+    weight = np.broadcast_to(np.asarray(counted, np.float32), owners.shape)
+    return on_device({**columns, "client": owners, "weight": weight})
+
+
+def _over(rows: Batch, part: Callable[[Batch], Any]) -> Any:
+    """The sum of part(chunk) over chunks of the rows; the last one reaches back to fill up."""
+    count = len(rows["weight"])
+    size = min(CHUNK, count)
+
+    def at(begin: Array) -> Any:
+        start = jnp.minimum(begin, count - size)
+        chunk = {k: jax.lax.dynamic_slice_in_dim(v, start, size) for k, v in rows.items()}
+        fresh = jnp.arange(size) >= begin - start
+        return part(chunk | {"weight": jnp.where(fresh, chunk["weight"], 0)})
+
+    return summed(at, jnp.arange(0, count, size))
+
+
+def kkt_residual(gradients: np.ndarray, values: np.ndarray) -> tuple[float, np.ndarray]:
+    """How far w is from a KKT point, and the multipliers nu >= 0 that fit best.
+
+    The largest of |grad F_0 + sum nu_m grad F_m| / max(1, |grad F_0|), of the violations F_m > 0,
+    and of the complementarities nu_m |F_m| / (1 + nu_m). The nu solve a least-squares problem in
+    which an inactive constraint pays for its multiplier.
+    """
+    objective, others = gradients[0], gradients[1:]
+    scale = max(1.0, float(np.linalg.norm(objective)))
+    if len(others) == 0:
+        return float(np.linalg.norm(objective)) / scale, np.zeros(0)
+    idle = np.diag(np.maximum(-values, 0.0) * np.linalg.norm(others, axis=1))
+    matrix = np.concatenate([others.T, idle])
+    basis, triangle = np.linalg.qr(np.concatenate([matrix, np.zeros((1, len(others)))]))
+    target = -np.concatenate([objective, np.zeros(len(others) + 1)])
+    nu, _ = nnls(triangle, basis.T @ target)
+    stationarity = float(np.linalg.norm(objective + nu @ others)) / scale
+    slackness = float(np.max(nu * np.abs(values) / (1 + nu)))
+    return max(stationarity, float(np.maximum(values, 0).max()), slackness), nu
+
+
+class Traffic(NamedTuple):
+    """Bytes of one round, all clients together."""
+
+    up: int
+    down: int
+    peer: int
+
+
+def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
+    """What one round sends, from the shapes of its messages alone (nothing is computed)."""
+    w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
+    batch = _batch_shape(clients, algorithm.batch * algorithm.steps, w.dtype)
+    asked, message = shapes(problem, clients, algorithm)
+    if isinstance(clients, Rows):
+        asked_of = algorithm.cohort.size if algorithm.cohort else clients.count
+        return Traffic(asked_of * _bytes(message), asked_of * _bytes(asked), 0)
+    assert problem.vertical is not None
+    split, count, rows = problem.vertical, clients.count, algorithm.batch
+    top = w.dtype.itemsize * len(split.blocks[0])
+    down = count * (_bytes(asked) - _bytes(w) + 4 * rows + top) + _bytes(w) - top
+    hs = shares(problem, clients, rows)
+    if clients.collection == "open":
+        columns = {
+            name: shape for name, shape in batch.items() if name not in ("x", "weight", "client")
+        }
+        raw = (
+            {"x": batch["x"]}
+            if split.linear
+            else [
+                jax.ShapeDtypeStruct((*h.shape, len(block)), w.dtype)
+                for h, block in zip(hs, split.blocks[1:], strict=True)
+            ]
+        )
+        return Traffic(_bytes(hs) + _bytes(raw) + _bytes(columns), down, 0)
+    holder = clients.label_holder
+    if holder is None:
+        return Traffic(_bytes(message), down, (count - 1) * _bytes(hs))
+    others = _bytes([h for i, h in enumerate(hs) if i != holder])
+    return Traffic(_bytes(message), down, others * (1 + problem.combine.shape[1]))
+
+
+def shares(problem: Problem, clients: Columns, rows: int) -> list[Any]:
+    """The shapes of the h_i of so many rows."""
+    split, kind = problem.vertical, clients.columns["x"].dtype
+    assert split is not None
+    return [
+        jax.eval_shape(
+            h,
+            jax.ShapeDtypeStruct((len(split.blocks[i + 1]),), problem.start.dtype),
+            jax.ShapeDtypeStruct((rows, len(split.features[i])), kind),
+        )
+        for i, h in enumerate(split.locals)
+    ]
+
+
+def shapes(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> tuple[Any, Any]:
+    """The shapes of what the server publishes in a round, and of the message that comes back."""
+    w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
+    batch = _batch_shape(clients, algorithm.batch * algorithm.steps, w.dtype)
+    asked = jax.eval_shape(lambda w: algorithm.request(algorithm.init(w)), w)._replace(turnout=())
+    return asked, jax.eval_shape(lambda r, b: algorithm.reply(problem.terms, r, b), asked, batch)
+
+
+def _batch_shape(clients: Rows | Columns, rows: int, dtype: Any) -> dict[str, Any]:
+    shapes = {
+        name: jax.ShapeDtypeStruct((rows, *column.shape[1:]), column.dtype)
+        for name, column in clients.columns.items()
+    }
+    shapes["weight"] = jax.ShapeDtypeStruct((rows,), dtype)
+    shapes["client"] = jax.ShapeDtypeStruct((rows,), np.int32)
+    return shapes
+
+
+def _bytes(tree: Any) -> int:
+    return sum(int(np.prod(s.shape)) * s.dtype.itemsize for s in jax.tree.leaves(tree))
+
+
+def state_row(state: State) -> dict[str, Any]:
+    """The server's own numbers of a round."""
+    return {
+        "round": int(state.round),
+        "slack": [float(value) for value in state.slack],
+        "multipliers": [float(value) for value in state.multipliers],
+    }

@@ -1,0 +1,196 @@
+"""Step sizes from the problem itself: six probing messages before round 1.
+
+Power iteration on the curvature of the sampled terms, by differences of the very gradients that
+clients send anyway, all taken on one batch (`Request.round` names the batch), and one more gradient
+on another batch, for the noise. Six messages a client, counted as traffic of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.errors import UserError
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, start
+from fedssca.methods.multipliers import opening, opposites
+from fedssca.methods.schedule import Schedule
+from fedssca.methods.surrogate import gradients
+from fedssca.problem.problem import Array, Batch, Problem, Terms
+
+__all__ = ["PROBES", "StepSizes", "calibrate", "step_sizes"]
+
+PROBES = 6
+RHO, GAMMA, RISE, COOL = 0.15, 0.1, 20, 0.8
+"""Defaults: rho and gamma, the rounds over which gamma rises, the share over which it falls."""
+REACH = 8.0
+"""Curvature times the length of an averaged step. Above 25 the iteration is unstable."""
+QUIET = 0.3
+"""Steps shorten when |gradient|^2 / noise falls below 1 / QUIET."""
+CLOSE, APART = 0.01, 0.3
+"""How far from w(1) curvature is measured, in lengths of it: without and with noise."""
+LEAST = 0.3
+"""No curvature counts for less than this times what noise alone would look like."""
+STRIDE = 0.3
+"""The longest averaged step, in lengths of w(1). The curvature of a narrow network, which has far
+to go from a small w(1), grows several times over on the way."""
+
+
+class StepSizes(NamedTuple):
+    """rho, gamma, one tau for each F_m, and the first multipliers."""
+
+    rho: Schedule
+    gamma: Schedule
+    tau: tuple[float, ...]
+    opening: tuple[float, ...] = ()
+
+
+class Probe(NamedTuple):
+    """What the probing rounds have found."""
+
+    direction: Array
+    base: Array
+    """Gradients of F_0..F_M's sampled parts at w(1), on the first batch."""
+    curvature: Array
+    snr: Array
+    values: Array
+    """F_1..F_M at w(1) on the first batch."""
+
+
+def step_sizes(
+    curvature: np.ndarray,
+    snr: float,
+    horizon: int,
+    rho: float = RHO,
+    gamma: float = GAMMA,
+    span: float = float("inf"),
+) -> StepSizes:
+    """tau_m such that an averaged step is REACH / curvature_m long, shorter in heavy noise.
+
+    `span` is curvature |w(1)| / |gradient|: no averaged step is longer than STRIDE |w(1)|.
+
+    A term that is flat at the start (a rate, where all scores are equal) will not stay so: no
+    curvature counts for less than half of the largest.
+
+    One round moves w by gamma rho / (2 tau) g and goes on moving it with momentum
+    beta = (1 - rho)(1 - gamma), so by gamma rho / (2 tau (1 - beta)) g in all.
+    """
+    reach = min(REACH, STRIDE * span) * min(1.0, QUIET * snr)
+    share = gamma * rho / (1 - (1 - rho) * (1 - gamma))
+    tau = np.maximum(curvature, 0.5 * curvature.max(initial=1e-6)) * share / (2 * reach)
+    return StepSizes(
+        Schedule(rho, warm=True),
+        Schedule(gamma, rise=min(RISE, 1 + horizon // 20), cool=COOL, horizon=horizon),
+        tuple(float(f"{value:.3g}") for value in tau),
+    )
+
+
+def calibrate(
+    problem: Problem,
+    batch: int,
+    horizon: int,
+    runtime: Callable[[Algorithm], Any],
+    *,
+    rho: float = RHO,
+    gamma: float = GAMMA,
+    noise: float = 0.0,
+) -> StepSizes:
+    """Probe the clients through `runtime` and choose tau (for these rho, gamma) and the rest.
+
+    `noise` is the standard deviation of what hides the gradients, if anything does. It would pass
+    for curvature: probes then go further apart, and what it adds to their differences is taken off.
+    """
+    algorithm = probe(problem, batch, APART if noise else CLOSE)
+    state = runtime(algorithm).advance(algorithm.init(problem.start), PROBES)
+    found: Probe = state.memory
+    if noise:
+        found = found._replace(curvature=_denoised(problem, found.curvature, noise))
+    curvature, snr = np.asarray(found.curvature, float), float(found.snr)
+    if not np.isfinite(curvature).all() or not np.isfinite(snr):
+        raise UserError("gradients at the start are not finite: check the data and their scale")
+    slopes = np.asarray(found.base, float) + 2 * problem.known[:, None] * np.asarray(state.w)
+    first = opening(
+        jnp.asarray(np.linalg.norm(slopes, axis=1)),
+        found.values,
+        opposites(problem)[1],
+        norm_objective=not problem.combine[0].any(),
+    )
+    found_steps = step_sizes(curvature, snr, horizon, rho, gamma, _span(found, problem.start))
+    return found_steps._replace(opening=tuple(float(f"{nu:.3g}") for nu in np.asarray(first)))
+
+
+def probe(problem: Problem, batch: int, apart: float = CLOSE) -> Algorithm:
+    """The probing rounds as an Algorithm, so that they run wherever rounds run.
+
+    Points are `apart` times |w(1)| from it.
+    """
+    combine = problem.combine
+
+    def init(w: Array) -> State:
+        rows = jnp.zeros((len(combine), w.size), w.dtype)
+        nothing = jnp.zeros(len(combine), w.dtype)
+        found = Probe(jnp.zeros_like(w), rows, nothing, jnp.ones((), w.dtype), nothing[1:])
+        return start(problem, w, found)
+
+    def width(w: Array) -> Array:
+        return _width(w, apart)
+
+    def request(state: State) -> Request:
+        inner = (state.round > 0) & (state.round < PROBES - 1)
+        away = jnp.where(inner, width(state.w), 0).astype(state.w.dtype)
+        batch_number = jnp.where(state.round == PROBES - 1, -1, 0).astype(jnp.int32)
+        return Request(batch_number, state.w + away * state.memory.direction)
+
+    def reply(terms: Terms, asked: Request, data: Batch) -> Message:
+        return gradients(problem, terms, asked.w, data)
+
+    def update(state: State, total: Message) -> State:
+        found: Probe = state.memory
+        rows = jnp.asarray(combine, state.w.dtype) @ total.vectors["gradient"]
+        first, last = state.round == 0, state.round == PROBES - 1
+        bends = (rows - found.base) / width(state.w)
+        lengths = jnp.linalg.norm(bends, axis=1)
+        summed, difference = _blend(rows, rows), _blend(rows - found.base, found.base)
+        signal = jnp.sum(jnp.square(_blend(found.base, found.base)))
+        snr = signal / jnp.maximum(jnp.sum(jnp.square(difference)) / 2, 1e-30)
+        direction = jnp.where(first, summed, _blend(bends, bends))
+        direction = direction / jnp.maximum(jnp.linalg.norm(direction), 1e-30)
+        probing = ~first & ~last
+        return state._replace(
+            round=state.round + 1,
+            memory=Probe(
+                jnp.where(last, found.direction, direction),
+                jnp.where(first, rows, found.base),
+                jnp.where(probing, lengths, found.curvature),
+                jnp.where(last, snr, found.snr),
+                jnp.where(first, problem.measured(total.scalars, state.w), found.values),
+            ),
+        )
+
+    return Algorithm("probe", batch, 1, init, request, reply, update)
+
+
+def _width(w: Array, apart: float) -> Array:
+    return apart * jnp.maximum(jnp.linalg.norm(w), 1)
+
+
+def _denoised(problem: Problem, measured: Array, noise: float) -> Array:
+    """|a|^2 from |a + n|^2, n the noise of two gradients: its length hardly varies."""
+    each = np.linalg.norm(problem.combine, axis=1) * noise / float(_width(problem.start, APART))
+    square = 2 * problem.dimension * each**2
+    return jnp.sqrt(jnp.maximum(jnp.square(measured) - square, LEAST**2 * square))
+
+
+def _span(found: Probe, w: Array) -> float:
+    """The largest curvature |w(1)| / |gradient|; models that start at 0 are taken for convex."""
+    slope, bend = np.asarray(jnp.linalg.norm(found.base, axis=1)), np.asarray(found.curvature)
+    known, length = slope > 0, float(jnp.linalg.norm(w))
+    return float((bend[known] / slope[known]).max()) * length if length and known.any() else np.inf
+
+
+def _blend(rows: Array, measure: Array) -> Array:
+    """The sum of the rows, each divided by its length in `measure`."""
+    lengths = jnp.linalg.norm(measure, axis=1)
+    return jnp.where(lengths > 0, 1 / jnp.maximum(lengths, 1e-30), 0) @ rows

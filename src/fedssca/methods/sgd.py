@@ -1,0 +1,87 @@
+"""The methods to compare with, in the same loop: SGD and its kin for the unconstrained problem.
+
+    FedSGD            one step with the batch of every client
+    FedAvg, PR-SGD    E local steps of batch B, then the average of the local models
+    momentum SGD      the same with v <- beta v + g; the momentum restarts every round, is not sent
+
+Parties that hold columns take one step a round on their own block.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from fedssca.errors import UserError
+from fedssca.methods.algorithm import Algorithm, Frame, Message, Request, State, publish, start
+from fedssca.methods.schedule import Schedule
+from fedssca.problem.problem import Array, Batch, Problem, Terms
+
+__all__ = ["sgd"]
+
+
+def sgd(
+    problem: Problem, *, batch: int, rate: Schedule, steps: int = 1, momentum: float = 0.0
+) -> Algorithm:
+    """Local SGD: every client takes `steps` steps v <- momentum v + grad F_i, w <- w - rate(t) v.
+
+    It sends N_i / N (w_i - w(t)); the server adds the sum to w(t). With one step this is FedSGD.
+    """
+    if problem.constraints or not problem.combine[0].any():
+        raise UserError(
+            "sgd knows no constraints and needs a sampled objective: use algorithm 'ssca', or set "
+            'problem.objective = "loss" and remove the constraints'
+        )
+    if not 0 <= momentum < 1:
+        raise UserError(f"momentum = {momentum}: it must lie in [0, 1)")
+    if steps < 1:
+        raise UserError(f"local_steps = {steps}: it must be at least 1")
+    row, known = problem.combine[0], float(problem.known[0])
+
+    def reply(terms: Terms, request: Request, data: Batch) -> Message:
+        share = data["weight"].sum().astype(request.w.dtype) / steps
+        lr = rate(request.round).astype(request.w.dtype)
+
+        def loss(w: Array, local: Batch) -> Array:
+            means = terms(w, local).astype(w.dtype) @ local["weight"].astype(w.dtype)
+            return jnp.asarray(row, w.dtype) @ means / share + known * (w @ w)
+
+        def step(carry: tuple[Array, Array], local: Batch) -> tuple[tuple[Array, Array], None]:
+            w, v = carry
+            v = momentum * v + jax.grad(loss)(w, local)
+            return (w - lr * v, v), None
+
+        begin = (request.w, jnp.zeros_like(request.w))
+        if steps == 1:
+            (w, _), _ = step(begin, data)
+        else:
+            local = jax.tree.map(lambda leaf: leaf.reshape(steps, -1, *leaf.shape[1:]), data)
+            (w, _), _ = jax.lax.scan(step, begin, local)
+        return Message((), {"change": share * (w - request.w)})
+
+    def update(state: State, total: Message) -> State:
+        return state._replace(round=state.round + 1, w=state.w + total.vectors["change"])
+
+    def frame(request: Request) -> Frame:
+        """Where the steps lead with gradients 0 (the known term pulls) and with one gradient."""
+        lr = rate(request.round).astype(request.w.dtype)
+        here, slope = jnp.eye(2, dtype=request.w.dtype)  # mixtures of (w, g)
+
+        def again(_: Array, at: tuple[Array, Array]) -> tuple[Array, Array]:
+            w, v = at
+            v = momentum * v + slope + 2 * known * w
+            return w - lr * v, v
+
+        (stays, unit), _ = jax.lax.fori_loop(0, steps, again, (here, jnp.zeros_like(here)))
+        return Frame((stays - 1) * request.w, unit)
+
+    return Algorithm(
+        "momentum" if momentum else "sgd",
+        batch,
+        steps,
+        lambda w: start(problem, w, ()),
+        publish,
+        reply,
+        update,
+        frame=frame,
+    )

@@ -1,0 +1,1 @@
+"""Differential privacy: clipping, Gaussian noise, and the account of what is spent."""

@@ -1,0 +1,329 @@
+"""Differential privacy, a combinator: clipped messages under Gaussian noise, and the account of it.
+
+Let a unit that weighs 1 count at most C in its gradients and V in each of its m values (`clip`).
+In a message it weighs a: N_i / (B N) for one of the B samples of client i, N_i / N for client i
+itself. One unit more or less moves the gradients by a C and each value by a V. Noise of standard
+deviation a C s on the gradients and a V r on the values makes the stacked message, each part over
+its noise, one Gaussian mechanism with
+
+    1 / sigma^2 = 1 / s^2 + m / r^2,        r = QUIET s,
+
+sigma the noise multiplier: values are noised and accounted in the same mechanism, with r > s
+because one number is averaged over the rounds far more easily than a hundred thousand.
+
+Who sees what decides on a. If the server sees each client's message, each client adds the noise of
+its own a. If it sees only sums, a is that of the heaviest unit, and every client adds its share
+1 / survivors of the variance: the smallest sum that can be opened still has all of it. Parties that
+hold columns send blocks that are put side by side, not added: each adds the full noise.
+
+The noise itself comes from a `Veil`, and every runtime has its own: `simulated` from the run's
+seed, so that a run can be repeated; `Secret` from the operating system, at sites of a deployment,
+where the server knows the seed and could take such noise off again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.data.sampling import batch_indices, words
+from fedssca.data.split import Columns, Rows
+from fedssca.errors import UserError
+from fedssca.methods.algorithm import Algorithm, Message, Noise, Request
+from fedssca.methods.participation import asked_in
+from fedssca.privacy.noise.accountant import ASSUMPTION, Ledger, busiest, multiplier
+from fedssca.privacy.noise.clip import per_client, per_sample
+from fedssca.problem.problem import Array, Problem
+
+__all__ = ["Secret", "Veil", "joint", "private", "simulated", "veiled"]
+
+QUIET = 3.0
+"""Noise on a value over noise on a gradient, both relative to their bounds."""
+SERVER = np.zeros(1, np.int32)
+"""Whose draw a batch of parties with columns is."""
+
+Hide: TypeAlias = Callable[[Message, Request], Message]
+"""A message, and what it answers -> the message under its noise."""
+Veil: TypeAlias = Callable[[Algorithm, int, float], Hide]
+"""A method with noise, the number of a client (or block of w) and N_i / N -> what hides it."""
+
+
+def private(
+    algorithm: Algorithm,
+    problem: Problem,
+    clients: Rows | Columns,
+    *,
+    clip: float,
+    value_clip: float = 0.0,
+    unit: str = "sample",
+    noise_multiplier: float = 0.0,
+    epsilon: float = 0.0,
+    delta: float = 1e-5,
+    rounds: int,
+    seed: int = 0,
+    probes: int = 0,
+    survivors: int = 0,
+) -> Algorithm:
+    """`algorithm` with messages that hide one `unit`, a "sample" or a whole "client".
+
+    Give `noise_multiplier`, or `epsilon`: what `rounds` rounds and `probes` probing messages may
+    spend together; with neither, messages are clipped only. `survivors` > 0: the server sees sums
+    only, and none of fewer clients than that. A cohort is drawn before (`participation`), with the
+    same `seed`; batches of parties that hold columns are drawn from it too.
+    """
+    _check(algorithm, clients, clip, unit, noise_multiplier, epsilon, delta)
+    bounds = clip, value_clip or clip
+    made = _clipped(algorithm, problem, clients, unit, bounds)
+    if not noise_multiplier and not epsilon:
+        return made
+    rate, seen, uses = _takes_part(algorithm, clients, unit, rounds, seed)
+    most = probes + (rounds - 1 if uses is None else uses[-1])
+    sigma = noise_multiplier or multiplier(epsilon, delta, rate, most)
+    sizes = clients.sizes if isinstance(clients, Rows) else (clients.total,)
+    drawn = (algorithm.batch, min(sizes)) if rate < 1 else None
+    ledger = Ledger(sigma, delta, unit, rate, seen, rounds - 1, uses, drawn, probes)
+    if rate < 1:
+        warnings.warn(f"epsilon assumes that {ASSUMPTION.format(rate=rate)}", stacklevel=3)
+    s = sigma * math.sqrt(1 + len(problem.valued) / QUIET**2)
+    weight = 1.0 if unit == "client" else 1 / algorithm.batch
+    heaviest = max(sizes) / sum(sizes) * weight / math.sqrt(max(survivors, 1))
+    sums_only = survivors > 0 and isinstance(clients, Rows)
+    return made._replace(
+        noise=Noise(
+            scalar=QUIET * s * bounds[1],
+            vector=s * bounds[0],
+            own=lambda share: 0 * share + heaviest if sums_only else share * weight,
+            ledger=ledger,
+        )
+    )
+
+
+def _clipped(
+    algorithm: Algorithm,
+    problem: Problem,
+    clients: Rows | Columns,
+    unit: str,
+    bounds: tuple[float, float],
+) -> Algorithm:
+    if unit == "client":
+        return per_client(algorithm, *bounds)
+    split = problem.vertical if isinstance(clients, Columns) else None
+    return per_sample(algorithm, *bounds, () if split is None else split.blocks)
+
+
+def _check(
+    algorithm: Algorithm,
+    clients: Rows | Columns,
+    clip: float,
+    unit: str,
+    noise_multiplier: float,
+    epsilon: float,
+    delta: float,
+) -> None:
+    """One line for what cannot be."""
+    if unit not in ("sample", "client"):
+        raise UserError(f'privacy.unit = {unit!r}: it must be "sample" or "client"')
+    if not clip > 0:
+        raise UserError(
+            "privacy: noise needs privacy.clip, the longest gradient that counts; start with the "
+            "length of a typical one, about 1 for the ready-made networks"
+        )
+    if noise_multiplier and epsilon:
+        raise UserError(
+            "privacy.noise_multiplier and privacy.epsilon both say how much noise: keep one of them"
+        )
+    if not 0 < delta < 1:
+        raise UserError(f"privacy.delta = {delta:g}: it must lie between 0 and 1, well under 1/N")
+    if unit == "sample" and not algorithm.pooled:
+        raise UserError(
+            f"algorithm.local_steps = {algorithm.steps}: a sample is hidden in messages of one "
+            'step only; use local_steps = 1, or privacy.unit = "client"'
+        )
+    if isinstance(clients, Columns):
+        if unit == "client":
+            raise UserError(
+                'privacy.unit = "client": parties that hold columns know of the same people, '
+                'use "sample"'
+            )
+        if clients.collection == "open":
+            raise UserError(
+                'data.collection = "open" sends the data themselves, which no noise hides: use '
+                '"exchange"'
+            )
+        if noise_multiplier or epsilon:
+            warnings.warn(
+                "privacy: noise hides samples from the server only; the h_i that parties exchange "
+                "carry none, and peers see them (with secure_sum: their sum)",
+                stacklevel=4,
+            )
+
+
+def _takes_part(
+    algorithm: Algorithm, clients: Rows | Columns, unit: str, rounds: int, seed: int
+) -> tuple[float, float, tuple[int, ...] | None]:
+    """How likely a unit is in a round: for the server, for others; and the busiest one's rounds.
+
+    The server knows the cohort, and it names the rows where parties hold columns: no chance is left
+    there, only a count. Clients with rows draw their batches unseen.
+    """
+    if isinstance(clients, Columns):
+        batch = algorithm.batch
+        everybody = np.array([clients.total])
+        uses = _count(
+            lambda t: batch_indices(seed, t, SERVER, everybody, batch)[0], rounds, clients.total
+        )
+        return 1.0, batch / clients.total, uses
+    part = 1.0 if unit == "client" else algorithm.batch / min(clients.sizes)
+    if algorithm.cohort is None:
+        return part, part, None
+    cohort = algorithm.cohort
+    asked = _count(lambda t: asked_in(t, cohort, seed), rounds, clients.count)
+    return part, part * cohort.size / clients.count, asked
+
+
+def _count(members: Callable[[Array], Array], rounds: int, total: int) -> tuple[int, ...]:
+    """How often the busiest takes part, from who does in rounds t = 1, 2, ..."""
+    some, chunk = jax.jit(jax.vmap(members)), 256
+
+    def each() -> Iterator[np.ndarray]:
+        for first in range(1, rounds, chunk):
+            here = np.asarray(some(np.arange(first, first + chunk, dtype=np.int32)))
+            yield from here[: rounds - first]
+
+    return busiest(each(), total)
+
+
+def veiled(algorithm: Algorithm, veil: Veil | None, number: int, share: float) -> Hide:
+    """What a client does to its messages: nothing, unless the method has noise."""
+    if algorithm.noise is None:
+        return lambda message, request: message
+    if veil is None:
+        raise ValueError("a method with noise needs a veil: simulated(seed), or Secret() at a site")
+    return veil(algorithm, number, share)
+
+
+def simulated(seed: int) -> Veil:
+    """Noise from (seed, round, client): for simulations, which must give the same bits again."""
+
+    made: dict[int, Any] = {}
+
+    def program(algorithm: Algorithm) -> Any:
+        def hide(message: Message, request: Request, number: Array, share: Array) -> Message:
+            factor = _factor(algorithm, share)
+            return _disturbed(algorithm, message, request, factor, words(seed), number)
+
+        return jax.jit(hide)
+
+    def veil(algorithm: Algorithm, number: int, share: float) -> Hide:
+        hide = made.setdefault(id(algorithm.noise), program(algorithm))  # one for all clients
+        return lambda message, request: hide(message, request, number, share)
+
+    return veil
+
+
+def joint(
+    algorithm: Algorithm, total: Message, request: Request, shares: Array, seed: Any
+) -> Message:
+    """The sum of all clients' messages, with noise as large as theirs together would be.
+
+    `shares` are N_i / N of those who answer, 0 of others; `seed` as two words.
+    """
+    each = jnp.where(shares > 0, _factor(algorithm, shares), 0)
+    factor = jnp.sqrt(jnp.sum(jnp.square(each)))
+    return _disturbed(algorithm, total, request, factor, seed, -1)
+
+
+class Secret:
+    """A `Veil` of a site in a deployment: noise from the operating system's entropy.
+
+    It gives out no more messages than the run was accounted for: what a server asks beyond that,
+    honest or not, would be spent without being counted.
+    """
+
+    def __init__(self) -> None:
+        self._sent: Counter[int] = Counter()
+
+    def __call__(self, algorithm: Algorithm, number: int, share: float) -> Hide:
+        """What hides the messages of client (or block) `number`."""
+        assert algorithm.noise is not None
+        most = algorithm.noise.ledger.planned
+
+        def hide(message: Message, request: Request) -> Message:
+            if self._sent[number] >= most:
+                raise UserError(
+                    f"privacy: {most} messages were accounted for and have been sent, no more of "
+                    "them in this job: start another run"
+                )
+            self._sent[number] += 1
+            scalar, vector = _spread(algorithm, request)
+            factor = float(_factor(algorithm, share))
+
+            def add(leaf: Any, spread: Any) -> np.ndarray:
+                drawn = entropy_normal(np.shape(leaf)) * (factor * float(spread))
+                return np.asarray(leaf + drawn, np.asarray(leaf).dtype)
+
+            return Message(
+                jax.tree.map(lambda leaf: add(leaf, scalar), message.scalars),
+                jax.tree.map(lambda leaf: add(leaf, vector), message.vectors),
+            )
+
+        return hide
+
+
+def entropy_normal(shape: tuple[int, ...]) -> np.ndarray:
+    """Standard normal numbers from the operating system's entropy (Box and Muller's method)."""
+    count = math.prod(shape)
+    pairs = -(-count // 2)
+    bits = np.frombuffer(os.urandom(16 * pairs), np.uint64).reshape(2, pairs)
+    first, second = ((bits >> np.uint64(11)) + 0.5) * 2.0**-53
+    length, angle = np.sqrt(-2 * np.log(first)), 2 * np.pi * second
+    both = np.concatenate([length * np.cos(angle), length * np.sin(angle)])
+    return both[:count].reshape(shape)
+
+
+def _factor(algorithm: Algorithm, share: Any) -> Any:
+    assert algorithm.noise is not None
+    return algorithm.noise.own(share)
+
+
+def _spread(algorithm: Algorithm, request: Request) -> tuple[float, Any]:
+    """Standard deviations of values and vectors, for a unit that weighs 1."""
+    noise = algorithm.noise
+    assert noise is not None
+    unit = jnp.abs(algorithm.frame(request).unit) if algorithm.frame else 1.0
+    return noise.scalar, noise.vector * unit
+
+
+def _disturbed(
+    algorithm: Algorithm, message: Message, request: Request, factor: Any, seed: Any, number: Any
+) -> Message:
+    """Noise that is a function of (seed, round, the point asked for, number)."""
+    key = jax.random.wrap_key_data(jnp.asarray(seed), impl="threefry2x32")
+    # Probes ask for one round several times: the point tells them apart.
+    for word in (request.round, number, _digest(request.w)):
+        key = jax.random.fold_in(key, jnp.asarray(word).astype(jnp.uint32))
+    scalar, vector = _spread(algorithm, request)
+    leaves, shape = jax.tree.flatten(message)
+    values = len(jax.tree.leaves(message.scalars))
+    out = [
+        leaf
+        + jnp.asarray(factor * (scalar if i < values else vector), leaf.dtype)
+        * jax.random.normal(jax.random.fold_in(key, i), leaf.shape, leaf.dtype)
+        for i, leaf in enumerate(map(jnp.asarray, leaves))
+    ]
+    return jax.tree.unflatten(shape, out)
+
+
+def _digest(w: Array) -> Array:
+    """The bits of w in one word."""
+    bits = jax.lax.bitcast_convert_type(w, jnp.uint32).ravel()
+    odd = 2 * jnp.arange(bits.size, dtype=jnp.uint32) + 1
+    return jnp.sum((bits ^ (bits >> 15)) * odd, dtype=jnp.uint32)

@@ -1,0 +1,1 @@
+"""Private set intersection: which row ids all parties have."""

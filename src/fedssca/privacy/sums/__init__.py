@@ -1,0 +1,1 @@
+"""Sums that hide the summands: masks, ciphertexts, and what they are made of."""

@@ -1,0 +1,1 @@
+"""What to optimise: objective, constraints, models and losses."""

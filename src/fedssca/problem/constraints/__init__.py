@@ -1,0 +1,46 @@
+"""Ready-made constraints on a classifier: mean f(scores, batch) <= limit.
+
+A `Constraint` names the sampled means it needs; equal names are computed and sent once, whatever
+the number of constraints (and the objective) that use them. Every function gives a list: a limit
+may need several constraints (both sides of a gap, one a client).
+"""
+
+from fedssca.problem.constraints.base import (
+    LOSS,
+    Constraint,
+    ScoreTerm,
+    client_loss_at_most,
+    client_loss_gap_at_most,
+    cross_entropy,
+    custom,
+    loss_at_most,
+    straight_through,
+)
+from fedssca.problem.constraints.config import from_config
+from fedssca.problem.constraints.rates import (
+    false_negative_rate_at_most,
+    false_positive_rate_at_most,
+    opportunity_gap_at_most,
+    parity_gap_at_most,
+    precision_at_least,
+    recall_at_least,
+)
+
+__all__ = [
+    "LOSS",
+    "Constraint",
+    "ScoreTerm",
+    "client_loss_at_most",
+    "client_loss_gap_at_most",
+    "cross_entropy",
+    "custom",
+    "false_negative_rate_at_most",
+    "false_positive_rate_at_most",
+    "from_config",
+    "loss_at_most",
+    "opportunity_gap_at_most",
+    "parity_gap_at_most",
+    "precision_at_least",
+    "recall_at_least",
+    "straight_through",
+]

@@ -1,0 +1,116 @@
+"""What a constraint is, and those on the loss: of all data, of every client, or your own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from fedssca.errors import UserError
+from fedssca.problem.problem import Array, Batch, Rate
+
+ScoreTerm: TypeAlias = Callable[[Array, Batch], Array]
+"""(scores (B, L), batch) -> one number a sample, (B,)."""
+Rates: TypeAlias = Callable[[Array, Batch], Sequence[Rate]]
+"""(scores, batch) -> what to report, as a sum of rates."""
+
+LOSS = "loss"
+
+
+class Constraint(NamedTuple):
+    """sum_k weight_k mean f_k(scores, batch) <= limit, with terms = {name: (weight_k, f_k)}."""
+
+    name: str
+    terms: Mapping[str, tuple[float, ScoreTerm]]
+    limit: float
+    rates: Rates | None = None
+    """What to report under `name` on training and held-out data, as a sum of rates."""
+
+
+def cross_entropy(scores: Array, batch: Batch) -> Array:
+    """-log softmax(scores)[y] for every sample."""
+    picked = jnp.take_along_axis(scores, batch["y"][:, None].astype(jnp.int32), axis=1)[:, 0]
+    return jax.nn.logsumexp(scores, axis=1) - picked
+
+
+def straight_through(hard: Array, proxy: Array) -> Array:
+    """The value of `hard`, to the last bit, with the gradient of `proxy`."""
+    return jax.lax.stop_gradient(hard) + (proxy - jax.lax.stop_gradient(proxy))
+
+
+def loss_at_most(limit: float) -> list[Constraint]:
+    """Training loss F(w) <= limit, the paper's constraint."""
+    within("loss", limit, limit > 0, "limit > 0")
+    return [Constraint(LOSS, {LOSS: (1.0, cross_entropy)}, limit)]
+
+
+def client_loss_at_most(limit: float, sizes: Sequence[int]) -> list[Constraint]:
+    """Every client's own loss F_i(w) <= limit, with F_i = mean of (N / N_i) 1[client = i] loss."""
+    within("client_loss", limit, limit > 0, "limit > 0")
+    return [
+        Constraint(f"client_loss_{i}", {f"loss[client {i}]": (1.0, term)}, limit, rates)
+        for i, (term, rates) in enumerate(_client_losses("client_loss", sizes))
+    ]
+
+
+def client_loss_gap_at_most(limit: float, sizes: Sequence[int]) -> list[Constraint]:
+    """Every client's own loss F_i(w) <= F(w) + limit: nobody is left far behind the mean."""
+    within("client_loss_gap", limit, limit >= 0, "limit >= 0")
+    mean = {LOSS: (-1.0, cross_entropy)}
+
+    def gap(own: Rates) -> Rates:
+        def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
+            loss = cross_entropy(scores, batch)
+            return [*own(scores, batch), (-1.0, loss, jnp.ones_like(loss))]
+
+        return rates
+
+    return [
+        Constraint(
+            f"client_loss_gap_{i}", {f"loss[client {i}]": (1.0, term), **mean}, limit, gap(rates)
+        )
+        for i, (term, rates) in enumerate(_client_losses("client_loss_gap", sizes))
+    ]
+
+
+def custom(name: str, fn: ScoreTerm, limit: float) -> list[Constraint]:
+    """mean fn(scores, batch) <= limit for a function of your own; its mean is what is reported.
+
+    Counts need `straight_through`. For functions of the parameters see `fedssca.custom_problem`.
+    """
+    if name in ("cost", "accuracy", ""):
+        raise UserError(f"constraint name {name!r} is taken: choose another")
+    within(name, limit, True, "a finite number")
+
+    def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
+        values = fn(scores, batch)
+        return [(1.0, values, jnp.ones_like(values))]
+
+    return [Constraint(name, {f"custom {name}": (1.0, fn)}, limit, rates)]
+
+
+def _client_losses(kind: str, sizes: Sequence[int]) -> list[tuple[ScoreTerm, Rates]]:
+    """The loss of each client; held-out rows belong to none, so nothing is reported on them."""
+    if not len(sizes) or min(sizes) < 1:
+        raise UserError(f"constraint {kind!r}: client sizes are {list(sizes)}; each needs a row")
+
+    def one(i: int, factor: float) -> tuple[ScoreTerm, Rates]:
+        def term(scores: Array, batch: Batch) -> Array:
+            return jnp.where(batch["client"] == i, factor, 0.0) * cross_entropy(scores, batch)
+
+        def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
+            own = (batch["client"] == i).astype(scores.dtype)
+            return [(1.0, own * cross_entropy(scores, batch), own)]
+
+        return term, rates
+
+    return [one(i, sum(sizes) / size) for i, size in enumerate(sizes)]
+
+
+def within(kind: str, limit: float, ok: bool, range_: str) -> None:
+    """Raise unless the limit is `ok` and finite."""
+    if not (ok and math.isfinite(limit)):
+        raise UserError(f"constraint {kind!r}: limit = {limit}: it must be {range_}")

@@ -1,0 +1,219 @@
+"""Limits on what is counted: error rates, recall, precision, gaps between two groups.
+
+Counting has no slope, so the terms are "straight through": the value is the true 0/1 count, the
+gradient that of a smooth stand-in. Gaps and precision take p = sigmoid(sharpness * margin), where
+
+    margin = score_positive - logsumexp(the other scores)    (sharpness 1: p is the softmax);
+
+error rates take log(1 + exp(.)) of the same, above the count everywhere, because a sigmoid is flat
+where a row is wrong by far, and those are the rows that a low limit is about.
+
+The values that steer the multipliers and decide on feasibility are then true rates. A rate over a
+subset S of the N training rows is a mean over all of them, (1/N) sum_n (N/N_S) 1[n in S] f(n), with
+N/N_S counted once: it adds up over clients of any size, also over those that hold nothing of S.
+On held-out data the same rate is reported with that data's own counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.errors import UserError
+from fedssca.problem.constraints.base import Constraint, Rates, ScoreTerm, straight_through, within
+from fedssca.problem.problem import Array, Batch, Rate
+
+Subset: TypeAlias = Callable[[Mapping[str, Any]], Any]
+"""Columns -> which rows belong to it."""
+
+SHARPNESS = 2.0
+"""How steep the proxy is where the prediction changes."""
+
+
+def false_negative_rate_at_most(
+    limit: float, labels: np.ndarray, *, positive: int = 1, sharpness: float = SHARPNESS
+) -> list[Constraint]:
+    """P(predicted != positive | y = positive) <= limit. `labels` are the training data's."""
+    within("fnr", limit, 0 <= limit < 1, "0 <= limit < 1")
+    name, own, _ = _class("fnr", labels, positive)
+    term, rates = _rate(
+        _event("fnr", positive, sharpness, missed=True, proxy=jax.nn.softplus),
+        {1.0: own},
+        {"y": labels},
+    )
+    return [Constraint(name, {f"fnr[{positive}, {sharpness:g}]": (1.0, term)}, limit, rates)]
+
+
+def false_positive_rate_at_most(
+    limit: float, labels: np.ndarray, *, positive: int = 1, sharpness: float = SHARPNESS
+) -> list[Constraint]:
+    """P(predicted = positive | y != positive) <= limit. `labels` are the training data's."""
+    within("fpr", limit, 0 <= limit < 1, "0 <= limit < 1")
+    name, _, others = _class("fpr", labels, positive)
+    term, rates = _rate(
+        _event("fpr", positive, sharpness, proxy=jax.nn.softplus), {1.0: others}, {"y": labels}
+    )
+    return [Constraint(name, {f"fpr[{positive}, {sharpness:g}]": (1.0, term)}, limit, rates)]
+
+
+def recall_at_least(
+    limit: float, labels: np.ndarray, *, positive: int = 1, sharpness: float = SHARPNESS
+) -> list[Constraint]:
+    """P(predicted = positive | y = positive) >= limit, i.e. false-negative rate <= 1 - limit."""
+    within("recall", limit, 0 < limit <= 1, "0 < limit <= 1")
+    name, own, _ = _class("recall", labels, positive)
+    settings: dict[str, Any] = {"positive": positive, "sharpness": sharpness}
+    (misses,) = false_negative_rate_at_most(1 - limit, labels, **settings)
+    _, rates = _rate(_event("recall", **settings), {1.0: own}, {"y": labels})
+    return [misses._replace(name=name, rates=rates)]
+
+
+def precision_at_least(
+    limit: float, labels: np.ndarray, *, positive: int = 1, sharpness: float = SHARPNESS
+) -> list[Constraint]:
+    """TP / (TP + FP) >= limit, as the mean (limit FP - (1 - limit) TP) / N_positive <= 0.
+
+    So stated it also holds when nothing is predicted positive, where the ratio does not exist.
+    """
+    within("precision", limit, 0 < limit <= 1, "0 < limit <= 1")
+    name, own, _ = _class("precision", labels, positive)
+    event = _event("precision", positive, sharpness)
+    share = float(np.mean(own({"y": labels})))
+
+    def term(scores: Array, batch: Batch) -> Array:
+        return jnp.where(own(batch), limit - 1, limit) / share * event(scores)
+
+    def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
+        chosen = event(scores)
+        return [(1.0, chosen * own(batch), chosen)]
+
+    terms = {f"precision[{positive}, {sharpness:g}, {limit}]": (1.0, term)}
+    return [Constraint(name, terms, 0.0, rates)]
+
+
+def parity_gap_at_most(
+    limit: float,
+    groups: np.ndarray,
+    column: str,
+    *,
+    positive: int = 1,
+    sharpness: float = SHARPNESS,
+) -> list[Constraint]:
+    """|P(predicted = positive | g = 1) - P(predicted = positive | g = 0)| <= limit.
+
+    g = 1 is the larger of the two values in `groups`, the training data's `column`. The two sides
+    share one term; the signed gap is reported.
+    """
+    return _gap("parity", limit, {column: groups}, column, positive, sharpness)
+
+
+def opportunity_gap_at_most(
+    limit: float,
+    groups: np.ndarray,
+    column: str,
+    labels: np.ndarray,
+    *,
+    positive: int = 1,
+    sharpness: float = SHARPNESS,
+) -> list[Constraint]:
+    """Equal opportunity: the same gap among the rows with y = positive (true-positive rates)."""
+    _class("opportunity", labels, positive)
+    return _gap("opportunity", limit, {column: groups, "y": labels}, column, positive, sharpness)
+
+
+def _gap(
+    kind: str,
+    limit: float,
+    columns: Mapping[str, np.ndarray],
+    column: str,
+    positive: int,
+    sharpness: float,
+) -> list[Constraint]:
+    """Both sides of |rate of group 1 - rate of group 0| <= limit, among y = positive if given."""
+    within(kind, limit, limit >= 0, "limit >= 0")
+    values = np.unique(columns[column])
+    if len(values) != 2:
+        raise UserError(
+            f"constraint {kind!r}: column {column!r} has {len(values)} values in the training data "
+            f"({', '.join(map(str, values[:5]))}{', ...' if len(values) > 5 else ''}); it needs two"
+        )
+
+    def group(value: Any) -> Subset:
+        if "y" not in columns:
+            return lambda batch: batch[column] == value
+        return lambda batch: (batch[column] == value) & (batch["y"] == positive)
+
+    groups = {-1.0: group(values[0]), 1.0: group(values[1])}
+    for value, rows in zip(values, groups.values(), strict=True):
+        if not np.any(rows(columns)):
+            raise UserError(
+                f"constraint {kind!r}: no training row with {column} = {value} is of class "
+                f"{positive}, so that group has no true-positive rate; "
+                "use parity, or another column"
+            )
+    term, rates = _rate(_event(kind, positive, sharpness), groups, columns)
+    name = f"{kind}_{column}" + (f"_{positive}" if positive != 1 else "")
+    terms = f"{kind}[{column}, {positive}, {sharpness:g}]"
+    return [
+        Constraint(name, {terms: (1.0, term)}, limit, rates),
+        Constraint(f"{name}_lower", {terms: (-1.0, term)}, limit),
+    ]
+
+
+def _event(
+    kind: str,
+    positive: int,
+    sharpness: float,
+    missed: bool = False,
+    proxy: Callable[[Array], Array] = jax.nn.sigmoid,
+) -> Callable[[Array], Array]:
+    """scores -> 1 where the predicted class is `positive` (`missed`: is not), straight through."""
+    if not (math.isfinite(sharpness) and sharpness > 0):
+        raise UserError(f"constraint {kind!r}: sharpness = {sharpness}: it must be positive")
+
+    def event(scores: Array) -> Array:
+        if not 0 <= positive < scores.shape[1]:
+            raise UserError(
+                f"constraint {kind!r}: {positive} is not one of {scores.shape[1]} classes: "
+                "set positive"
+            )
+        others = jnp.delete(scores, positive, axis=1)
+        margin = scores[:, positive] - jax.nn.logsumexp(others, axis=1)
+        hard = (scores.argmax(axis=1) == positive) != missed
+        slope = -sharpness if missed else sharpness
+        return straight_through(hard.astype(scores.dtype), proxy(slope * margin))
+
+    return event
+
+
+def _rate(
+    event: Callable[[Array], Array], parts: Mapping[float, Subset], train: Mapping[str, np.ndarray]
+) -> tuple[ScoreTerm, Rates]:
+    """sum over (weight, subset) of weight * P(event | subset): as a mean term, and as reported."""
+    factors = [(weight / float(np.mean(rows(train))), rows) for weight, rows in parts.items()]
+
+    def term(scores: Array, batch: Batch) -> Array:
+        return event(scores) * sum(jnp.where(rows(batch), a, 0.0) for a, rows in factors)
+
+    def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
+        happened = event(scores)
+        inside = [(a, rows(batch).astype(happened.dtype)) for a, rows in parts.items()]
+        return [(a, happened * rows, rows) for a, rows in inside]
+
+    return term, rates
+
+
+def _class(kind: str, labels: np.ndarray, positive: int) -> tuple[str, Subset, Subset]:
+    """The constraint's name, the rows of class `positive`, and the others; neither may be empty."""
+    count = int(np.sum(labels == positive))
+    if not 0 < count < len(labels):
+        what = f"{'no' if count == 0 else 'every'} training row is of class {positive}"
+        raise UserError(f"constraint {kind!r}: {what}; there must be some of it and some others")
+    plain = positive == 1 and np.max(labels) <= 1
+    name = kind if plain else f"{kind}_{positive}"
+    return name, lambda columns: columns["y"] == positive, lambda columns: columns["y"] != positive

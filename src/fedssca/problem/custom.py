@@ -1,0 +1,105 @@
+"""Problems of your own: from a function of (params, batch), for rows or for columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from fedssca.errors import UserError
+from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
+
+__all__ = ["custom_problem", "vertical_problem"]
+
+
+def custom_problem(
+    terms: Callable[[Params, Batch], Array],
+    params: Params,
+    *,
+    limits: Sequence[float] = (),
+    combine: np.ndarray | None = None,
+    known: Sequence[float] | float = 0.0,
+    names: Sequence[str] | None = None,
+    measure: Callable[[Params, Batch], dict[str, Sequence[Rate]]] | None = None,
+) -> Problem:
+    """A problem from a function of (params, batch) that returns the per-sample terms, (K, B).
+
+    By default row 0 is the objective and row m a constraint, F_m = mean - limits[m-1]. `known` adds
+    known[m] |w|^2 to F_m; a number means the objective's. `combine` (M+1, K) builds the F_m from
+    the means in any other way: `combine=[[0], [1]], known=1.0` is min |w|^2 s.t. mean <= U.
+
+    >>> def terms(params, batch):
+    ...     return jnp.square(batch["x"] @ params - batch["y"])[None]
+    >>> custom_problem(terms, jnp.zeros(3), known=0.1).dimension
+    3
+    """
+    count = len(limits)
+    matrix = np.eye(count + 1) if combine is None else np.asarray(combine, float)
+    if matrix.ndim != 2 or len(matrix) != count + 1:
+        raise UserError(
+            f"combine has shape {matrix.shape}: it needs a row for the objective and one for each "
+            f"of the {count} limits, ({count + 1}, number of terms)"
+        )
+    if np.size(known) > count + 1 or len(names or limits) != count:
+        raise UserError(f"known and names must fit the {count} limits (known: the objective first)")
+    coefficients = np.zeros(count + 1)
+    coefficients[: np.size(known)] = known
+    if (coefficients < 0).any():
+        raise UserError(f"known = {known}: the coefficients of |w|^2 must not be negative")
+    flat, unravel = ravel_pytree(params)
+
+    def reported(w: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
+        return {} if measure is None else measure(unravel(w), batch)
+
+    return Problem(
+        terms=lambda w, batch: terms(unravel(w), batch),
+        start=flat,
+        unravel=unravel,
+        combine=matrix,
+        known=coefficients,
+        limits=np.asarray(limits, float),
+        names=tuple(names or (f"constraint {m}" for m in range(1, count + 1))),
+        measure=reported,
+    )
+
+
+def vertical_problem(
+    locals: Sequence[Callable[[Params, Array], Array]],
+    head: Callable[[Params, Sequence[Array], Batch], Array],
+    params: Sequence[Params],
+    features: Sequence[np.ndarray],
+    *,
+    additive: bool = False,
+    **settings: Any,
+) -> Problem:
+    """A problem for parties that hold columns: `terms = head(w_0, [locals[i](w_i, x_i)], batch)`.
+
+    `params` is (w_0, w_1, ..., w_I), each any pytree; `features[i]` are party i's columns of x;
+    `additive` says that the head depends on the h_i only through their sum, which lets parties
+    hide them (`privacy.secure_sum`); `settings` are those of `custom_problem`.
+    """
+    flats = [ravel_pytree(part) for part in params]
+    unravels = [unravel for _, unravel in flats]
+    ends = np.cumsum([flat.size for flat, _ in flats])
+    blocks = tuple(np.split(np.arange(ends[-1]), ends[:-1]))
+
+    def joined(parts: Sequence[Params], batch: Batch) -> Array:
+        hs = [
+            h(w, batch["x"][:, own]) for h, w, own in zip(locals, parts[1:], features, strict=True)
+        ]
+        return head(parts[0], hs, batch)
+
+    def local(i: int) -> Callable[[Array, Array], Array]:
+        return lambda w, x: locals[i](unravels[i + 1](w), x)
+
+    base = custom_problem(joined, list(params), **settings)
+    split = Vertical(
+        locals=tuple(local(i) for i in range(len(locals))),
+        head=lambda w, hs, batch: head(unravels[0](w), hs, batch),
+        blocks=blocks,
+        features=tuple(np.asarray(own) for own in features),
+        additive=additive,
+    )
+    return Problem(**{**vars(base), "vertical": split})

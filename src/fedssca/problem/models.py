@@ -1,0 +1,145 @@
+"""Ready-made networks, written once for both forms: scores = top(w_0, sum_i local(w_i, x_i)).
+
+The first layer is linear in the features, so it splits over parties that hold columns: with one
+party this is the ordinary network, with several the paper's vertical form. No other code is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from fedssca.errors import UserError
+from fedssca.problem.constraints import Constraint, ScoreTerm
+from fedssca.problem.problem import Array, Batch, Problem, Vertical
+from fedssca.problem.scores import Measures, assemble
+
+__all__ = ["ACTIVATIONS", "Model", "classifier", "linear", "mlp"]
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "swish": jax.nn.swish,
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "sigmoid": jax.nn.sigmoid,
+}
+
+
+class Model(NamedTuple):
+    """A network with first layer W_1 (H, P), scaled inputs, and a top with parameters w_0."""
+
+    init: Callable[[int], tuple[Any, Array]]
+    """seed -> (w_0, W_1)."""
+    top: Callable[[Any, Array], Array]
+    """(w_0, h (B, H)) -> scores (B, L)."""
+    scale: float
+    """Inputs are multiplied by this: images stay uint8 in memory."""
+
+    def local(self, weights: Array, x: Array) -> Array:
+        """h = scale * x W_1', for all columns or for one party's."""
+        return (x.astype(weights.dtype) * self.scale) @ weights.T
+
+
+def mlp(
+    features: int,
+    hidden: int,
+    classes: int,
+    activation: str = "swish",
+    *,
+    scale: float = 1.0,
+    dtype: str = "float32",
+) -> Model:
+    """The paper's network P-J-L, no biases: scores = W_0 S(W_1 x), S(z) = z / (1 + exp(-z)).
+
+    Starts at N(0, 1 / fan_in). Flat vector: W_0 (L, J) first, then W_1 (J, P), row by row.
+    """
+    if activation not in ACTIVATIONS:
+        raise UserError(f"activation = {activation!r}: known are {', '.join(sorted(ACTIVATIONS))}")
+    act = ACTIVATIONS[activation]
+
+    def init(seed: int) -> tuple[Array, Array]:
+        draw = np.random.default_rng(seed).standard_normal
+        top, bottom = draw((classes, hidden)), draw((hidden, features))
+        w0, w1 = top / np.sqrt(hidden), bottom / np.sqrt(features)
+        return jnp.asarray(w0, dtype), jnp.asarray(w1, dtype)
+
+    return Model(init, lambda w0, h: act(h) @ w0.T, scale)
+
+
+def linear(features: int, classes: int, *, scale: float = 1.0, dtype: str = "float32") -> Model:
+    """Softmax regression, scores = W_1 x + w_0; with two classes logistic, scores = (0, z)."""
+    rows = 1 if classes == 2 else classes
+
+    def init(seed: int) -> tuple[Array, Array]:
+        del seed
+        return jnp.zeros(rows, dtype), jnp.zeros((rows, features), dtype)
+
+    def top(w0: Array, h: Array) -> Array:
+        scores = h + w0
+        return jnp.concatenate([jnp.zeros_like(scores), scores], axis=1) if rows == 1 else scores
+
+    return Model(init, top, scale)
+
+
+def classifier(
+    model: Model,
+    constraints: Sequence[Constraint] = (),
+    *,
+    objective: str = "loss",
+    l2: float = 0.0,
+    features: Sequence[np.ndarray] | None = None,
+    seed: int = 0,
+) -> Problem:
+    """min loss + l2 |w|^2 (or, objective "norm", min |w|^2) subject to `constraints`.
+
+    `features` are the columns of each party when parties hold columns; w keeps the layout of the
+    whole network then too.
+    """
+    start, unravel = ravel_pytree(model.init(seed))
+
+    def scores(w: Array, batch: Batch) -> Array:
+        w0, w1 = unravel(w)
+        return model.top(w0, model.local(w1, batch["x"]))
+
+    def split(stacked: ScoreTerm, measures: Measures) -> Vertical:
+        return _split(model, stacked, measures, start, unravel, features or ())
+
+    return assemble(
+        scores, start, unravel, constraints, objective, l2, None if features is None else split
+    )
+
+
+def _split(
+    model: Model,
+    stacked: Callable[[Array, Batch], Array],
+    measures: Measures,
+    start: Array,
+    unravel: Callable[[Array], tuple[Any, Array]],
+    features: Sequence[np.ndarray],
+) -> Vertical:
+    """The vertical form: party i's block is W_1[:, features[i]], kept at its places in w."""
+    positions = np.arange(start.size)
+    w0, w1 = unravel(start)
+    flat0, unravel0 = ravel_pytree(w0)
+    places = positions[flat0.size :].reshape(w1.shape)
+
+    def local(width: int) -> Callable[[Array, Array], Array]:
+        return lambda w, x: model.local(w.reshape(-1, width), x)
+
+    def scores(w: Array, hs: Sequence[Array]) -> Array:
+        return model.top(unravel0(w), sum(hs[1:], start=hs[0]))
+
+    return Vertical(
+        locals=tuple(local(len(own)) for own in features),
+        head=lambda w, hs, batch: stacked(scores(w, hs), batch),
+        blocks=(positions[: flat0.size], *(places[:, own].ravel() for own in features)),
+        features=tuple(features),
+        linear=True,
+        additive=True,
+        scores=scores,
+        measure=lambda w, hs, batch: measures(scores(w, hs), batch),
+    )

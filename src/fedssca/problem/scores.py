@@ -1,0 +1,151 @@
+"""Bring your own model: anything that turns parameters and x into scores becomes a Problem.
+
+`assemble` is the one place where scores, an objective and constraints are put together; the
+ready-made networks (`fedssca.models`), functions of your own (`from_scores`) and PyTorch modules
+(`fedssca.torch`) all go through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from fedssca.errors import UserError
+from fedssca.problem.constraints import LOSS, Constraint, ScoreTerm, cross_entropy
+from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
+
+__all__ = ["Measures", "Scores", "assemble", "from_scores"]
+
+Scores: TypeAlias = Callable[[Array, Batch], Array]
+"""(flat w, batch) -> scores, (B, L)."""
+Measures: TypeAlias = Callable[[Array, Batch], dict[str, Sequence[Rate]]]
+"""(scores, batch) -> what to report under which name: sums of rates."""
+
+
+def assemble(
+    scores: Scores,
+    start: Array,
+    unravel: Callable[[Array], Params],
+    constraints: Sequence[Constraint] = (),
+    objective: str = "loss",
+    l2: float = 0.0,
+    split: Callable[[ScoreTerm, Measures], Vertical] | None = None,
+) -> Problem:
+    """min loss + l2 |w|^2 (or, objective "norm", min |w|^2) subject to `constraints`.
+
+    Each sampled mean appears once, whoever uses it. `split` gives the vertical form from the
+    functions (scores, batch) -> terms (K, B) and (scores, batch) -> measures.
+    """
+    if objective not in ("loss", "norm"):
+        raise UserError(f'objective = {objective!r}: it must be "loss" or "norm"')
+    if l2 < 0:
+        raise UserError(f"l2 = {l2}: it must not be negative")
+    fns: dict[str, ScoreTerm] = {LOSS: cross_entropy} if objective == "loss" else {}
+    for constraint in constraints:
+        fns.update({name: fn for name, (_, fn) in constraint.terms.items()})
+    if not fns:
+        raise UserError('objective "norm" without a constraint: w = 0 solves it; add a constraint')
+    columns = list(fns)
+    combine = np.zeros((len(constraints) + 1, len(columns)))
+    if objective == "loss":
+        combine[0, columns.index(LOSS)] = 1.0
+    for row, constraint in zip(combine[1:], constraints, strict=True):
+        for name, (weight, _) in constraint.terms.items():
+            row[columns.index(name)] = weight
+    known = np.zeros(len(combine))
+    known[0] = l2 if objective == "loss" else 1.0
+
+    def stacked(outputs: Array, batch: Batch) -> Array:
+        return jnp.stack([fn(outputs, batch) for fn in fns.values()])
+
+    def measures(outputs: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
+        hit = (outputs.argmax(axis=1) == batch["y"]).astype(outputs.dtype)
+        one = jnp.ones_like(hit)
+        rates: dict[str, Sequence[Rate]] = {
+            "cost": [(1.0, cross_entropy(outputs, batch), one)],
+            "accuracy": [(1.0, hit, one)],
+        }
+        for constraint in constraints:
+            if constraint.rates is not None:
+                rates[constraint.name] = constraint.rates(outputs, batch)
+        return rates
+
+    return Problem(
+        terms=lambda w, batch: stacked(scores(w, batch), batch),
+        start=start,
+        unravel=unravel,
+        combine=combine,
+        known=known,
+        limits=np.array([constraint.limit for constraint in constraints], float),
+        names=tuple(constraint.name for constraint in constraints),
+        measure=lambda w, batch: measures(scores(w, batch), batch),
+        vertical=None if split is None else split(stacked, measures),
+    )
+
+
+def from_scores(
+    apply: Callable[[Params, Array], Array],
+    params: Params,
+    constraints: Sequence[Constraint] = (),
+    objective: str = "loss",
+    l2: float = 0.0,
+) -> Problem:
+    """A problem from a function apply(params, x) -> scores (B, L) and its parameters, any pytree.
+
+    Floating-point arrays are trained; all else in the tree (functions, numbers, integer arrays)
+    stays as it is, so a module that is itself a pytree will do. Of a mapping with the entry
+    "params" (Flax) that entry alone is trained. `Result.params` has the tree's own form.
+
+    >>> weights = {"w": np.zeros((4, 3)), "b": np.zeros(3)}
+    >>> problem = from_scores(lambda p, x: x @ p["w"] + p["b"], weights)
+    >>> problem.dimension
+    15
+    """
+    start, unravel = _trained(params)
+
+    def scores(w: Array, batch: Batch) -> Array:
+        outputs = apply(unravel(w), batch["x"])
+        rows = batch["x"].shape[0]
+        if jnp.ndim(outputs) != 2 or outputs.shape[0] != rows:
+            raise UserError(
+                f"apply(params, x) gave shape {jnp.shape(outputs)} for {rows} rows of x: "
+                f"it must give scores of shape ({rows}, number of classes)"
+            )
+        return outputs
+
+    return assemble(scores, start, unravel, constraints, objective, l2)
+
+
+def _trained(params: Params) -> tuple[Array, Callable[[Array], Params]]:
+    """The floating-point arrays of a tree as one vector, and the way back to the whole tree."""
+    if isinstance(params, Mapping) and "params" in params:
+        start, inner = _trained(params["params"])
+        rest = {name: value for name, value in params.items() if name != "params"}
+        return start, lambda w: {**rest, "params": inner(w)}
+    leaves, tree = jax.tree.flatten(params)
+    places = [i for i, leaf in enumerate(leaves) if _is_weight(leaf)]
+    if not places:
+        raise UserError(
+            "the parameters hold no floating-point array, so there is nothing to train: "
+            "give the model's weights as numpy or JAX arrays"
+        )
+    start, unravel = ravel_pytree([leaves[i] for i in places])
+
+    def whole(w: Array) -> Params:
+        filled: list[Any] = list(leaves)
+        for i, leaf in zip(places, unravel(w), strict=True):
+            filled[i] = leaf
+        return jax.tree.unflatten(tree, filled)
+
+    return start, whole
+
+
+def _is_weight(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic) and bool(
+        jnp.issubdtype(leaf.dtype, jnp.floating)
+    )

@@ -1,0 +1,322 @@
+"""PyTorch modules as problems: JAX holds the flat vector w, torch runs the forward and backward.
+
+`from_module` takes a module that gives scores and adds the ready-made loss and constraints;
+`from_terms` takes any torch function of the module's output. Both hand the gradient back through
+`jax.pure_callback`, so they run wherever problems run (clients that hold rows). Only reverse-mode
+first derivatives exist, and everything happens on the CPU.
+
+w is the trainable parameters in the order of `module.named_parameters()`, row by row. Parameters
+with requires_grad=False and buffers stay frozen. The module must be a pure function of every single
+row: BatchNorm and Dropout in training mode are refused.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.errors import UserError
+from fedssca.problem.constraints import Constraint
+from fedssca.problem.custom import custom_problem
+from fedssca.problem.problem import Array, Batch, Problem
+from fedssca.problem.scores import assemble
+
+try:
+    import torch
+except ImportError as missing:
+    raise UserError(
+        'fedssca.problem.torch needs PyTorch, which is not installed: pip install "fedssca[torch]"'
+    ) from missing
+
+__all__ = ["from_module", "from_terms", "load_into"]
+
+Tensors: TypeAlias = dict[str, torch.Tensor]
+Function: TypeAlias = Callable[[Tensors, Tensors], torch.Tensor]
+"""(parameters by name, batch) -> one tensor."""
+
+
+def from_module(
+    module: torch.nn.Module,
+    constraints: Sequence[Constraint] = (),
+    objective: str = "loss",
+    l2: float = 0.0,
+    *,
+    scale: float | None = None,
+) -> Problem:
+    """min cross-entropy + l2 |w|^2 (or |w|^2) subject to `constraints`, for a classifier in torch.
+
+    module(x) gives scores (B, L). Floating-point x arrives in the module's dtype, integer x as it
+    is; with `scale` (images stay uint8 in memory) x * scale arrives in the module's dtype.
+    """
+    layout = _layout(module)
+
+    def forward(params: Tensors, batch: Tensors) -> torch.Tensor:
+        x = batch["x"] if scale is None else batch["x"].to(layout.dtype) * scale
+        return layout.call(params, x)
+
+    run = _bridge(layout, forward)
+
+    def scores(w: Array, batch: Batch) -> Array:
+        outputs = run(w, {"x": batch["x"]})
+        if outputs.ndim != 2:
+            raise UserError(
+                f"the module gives shape {outputs.shape}: scores (rows, classes) needed"
+            )
+        return outputs
+
+    return assemble(scores, layout.start(), layout.unravel, constraints, objective, l2)
+
+
+def from_terms(
+    module: torch.nn.Module,
+    terms: Callable[[torch.Tensor, Tensors], torch.Tensor],
+    *,
+    limits: Sequence[float] = (),
+    combine: np.ndarray | None = None,
+    known: Sequence[float] | float = 0.0,
+    names: Sequence[str] | None = None,
+) -> Problem:
+    """A problem from any torch loss: terms(module(x), batch) -> (K, B), or (B,) for one term.
+
+    `batch` holds the columns as tensors (integers as int64); losses must not be averaged over the
+    rows, so use reduction="none". The other settings are those of `fedssca.custom_problem`.
+    """
+    layout = _layout(module)
+
+    def forward(params: Tensors, batch: Tensors) -> torch.Tensor:
+        values = terms(layout.call(params, batch["x"]), batch)
+        return values[None] if values.ndim == 1 else values
+
+    run = _bridge(layout, forward, rows_last=True)
+    count = len(limits) + 1 if combine is None else np.shape(combine)[1]
+
+    def checked(w: Array, batch: Batch) -> Array:
+        values = run(w, batch)
+        rows = batch["x"].shape[0]
+        if values.shape != (count, rows):
+            raise UserError(
+                f"terms gave shape {values.shape} for {rows} rows: ({count}, {rows}) is needed, "
+                'one number a term and row (reduction="none")'
+            )
+        return values
+
+    made = custom_problem(
+        checked, layout.start(), limits=limits, combine=combine, known=known, names=names
+    )
+    return replace(made, unravel=layout.unravel)
+
+
+def load_into(module: torch.nn.Module, w: Array | np.ndarray) -> torch.nn.Module:
+    """Write a trained vector (`Result.w`) into the module's trainable parameters; returns it."""
+    values = np.asarray(w)
+    weights = [p for p in module.parameters() if p.requires_grad]
+    size = sum(p.numel() for p in weights)
+    if values.shape != (size,):
+        raise UserError(
+            f"w has shape {values.shape}, the module has {size} trainable parameters: "
+            "load it into a module like the one that was trained"
+        )
+    with torch.no_grad():
+        ends = np.cumsum([p.numel() for p in weights])
+        for p, part in zip(weights, np.split(values, ends[:-1]), strict=True):
+            p.copy_(torch.tensor(part).reshape(p.shape))
+    return module
+
+
+class _Layout(NamedTuple):
+    """A frozen copy of the module, and where each of its trainable parameters lies in w."""
+
+    module: torch.nn.Module
+    dtype: torch.dtype
+    shapes: dict[str, tuple[int, ...]]
+
+    def start(self) -> Array:
+        weights = dict(self.module.named_parameters())
+        return jnp.asarray(
+            np.concatenate([weights[name].detach().numpy().ravel() for name in self.shapes])
+        )
+
+    def cut(self, w: Any) -> dict[str, Any]:
+        """A vector, numpy or JAX or torch, as named parameters."""
+        ends = np.cumsum([0, *(int(np.prod(shape)) for shape in self.shapes.values())])
+        return {
+            name: w[a:b].reshape(shape)
+            for (name, shape), a, b in zip(self.shapes.items(), ends, ends[1:], strict=False)
+        }
+
+    def unravel(self, w: Array) -> dict[str, Array]:
+        return self.cut(w)
+
+    def call(self, params: Tensors, x: torch.Tensor) -> torch.Tensor:
+        buffers = {name: b.clone() for name, b in self.module.named_buffers()}
+        return torch.func.functional_call(self.module, (params, buffers), (x,))
+
+
+def _layout(module: torch.nn.Module) -> _Layout:
+    """Copy the module; refuse what could not be a pure function of w and one row."""
+    for name, part in module.named_modules():
+        kind = type(part).__name__
+        where = f"{kind} ({name})" if name else kind
+        if isinstance(part, torch.nn.modules.batchnorm._NormBase) and (
+            part.training or not part.track_running_stats
+        ):
+            raise UserError(
+                f"{where} mixes rows or keeps running statistics, which clients do not share: use "
+                "GroupNorm or LayerNorm, or freeze it with module.eval()"
+            )
+        if isinstance(part, torch.nn.modules.dropout._DropoutNd) and part.training and part.p > 0:
+            raise UserError(f"{where} is random: remove it, or switch it off with module.eval()")
+    weights = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    kinds = {p.dtype for p in weights.values()}
+    if len(kinds) != 1 or not kinds <= {torch.float32, torch.float64}:
+        found = ", ".join(sorted(map(str, kinds))) or "none"
+        raise UserError(
+            f"trainable parameters are {found}: all must be torch.float32 or all torch.float64"
+        )
+    if any(t.device.type != "cpu" for t in [*module.parameters(), *module.buffers()]):
+        raise UserError("the module is not on the CPU: use module.cpu()")
+    (dtype,) = kinds
+    if dtype == torch.float64 and jax.dtypes.canonicalize_dtype(np.float64) != np.float64:
+        raise UserError(
+            'the module is float64 but JAX is not: jax.config.update("jax_enable_x64", True) '
+            "first, or use module.float()"
+        )
+    return _Layout(
+        copy.deepcopy(module), dtype, {name: tuple(p.shape) for name, p in weights.items()}
+    )
+
+
+def _bridge(
+    layout: _Layout, function: Function, *, rows_last: bool = False
+) -> Callable[[Array, Batch], Array]:
+    """`function` as a JAX function of (w, batch) that can be differentiated by w and vmapped.
+
+    vmap puts axes in front of every argument (of length 1 where an argument has none of its own);
+    the callbacks loop over them, and run one forward pass for all cotangents of one point.
+    """
+
+    def point(w: np.ndarray, batch: dict[str, np.ndarray], at: tuple[int, ...]) -> Any:
+        params = layout.cut(torch.tensor(_pick(w, at), dtype=layout.dtype))
+        return params, {name: _tensor(_pick(v, at), layout.dtype) for name, v in batch.items()}
+
+    def values(w: np.ndarray, batch: dict[str, np.ndarray]) -> np.ndarray:
+        lead = _lead(w, batch)
+        with torch.no_grad():
+            outputs = [
+                function(*point(w, batch, at)).to(layout.dtype).numpy() for at in np.ndindex(lead)
+            ]
+        return np.stack(outputs).reshape(*lead, *outputs[0].shape)
+
+    def pulled(w: np.ndarray, batch: dict[str, np.ndarray], cotangent: np.ndarray) -> np.ndarray:
+        points = _lead(w, batch)
+        lead = np.broadcast_shapes(points, cotangent.shape[: len(points)])
+        slopes, last, pull = np.empty((*lead, w.shape[-1]), w.dtype), None, None
+        for at in np.ndindex(lead):
+            here = tuple(min(i, n - 1) for i, n in zip(at, points, strict=True))
+            if pull is None or here != last:
+                params, data = point(w, batch, here)
+                _, pull, *_ = torch.func.vjp(_of_params(function, data, layout.dtype), params)
+                last = here
+            (parts,) = pull(torch.tensor(_pick(cotangent, at)))
+            slopes[at] = np.concatenate([parts[name].numpy().ravel() for name in layout.shapes])
+        return slopes
+
+    def shape(w: Array, batch: Batch) -> jax.ShapeDtypeStruct:
+        """Found by running the function on two rows of zeros."""
+        params = {name: torch.zeros(s, dtype=layout.dtype) for name, s in layout.shapes.items()}
+        rows = len(batch["x"])
+        zeros = {k: np.zeros((2, *v.shape[1:]), v.dtype) for k, v in batch.items()}
+        try:
+            with torch.no_grad():
+                found = function(
+                    params, {name: _tensor(v, layout.dtype) for name, v in zeros.items()}
+                )
+        except (RuntimeError, TypeError, IndexError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise UserError(
+                f"the module does not take x of shape {batch['x'].shape} and type "
+                f"{batch['x'].dtype}: {first}"
+            ) from error
+        axis = found.ndim - 1 if rows_last else 0
+        if found.ndim == 0 or found.shape[axis] != 2:
+            raise UserError(
+                f"shape {tuple(found.shape)} came out for 2 rows: the module must keep rows apart"
+            )
+        sizes = [rows if i == axis else n for i, n in enumerate(found.shape)]
+        return jax.ShapeDtypeStruct(tuple(sizes), w.dtype)
+
+    @jax.custom_vjp
+    def run(w: Array, batch: Batch) -> Array:
+        return _call(values, shape(w, batch), w, batch)
+
+    def forward(w: Array, batch: Batch) -> tuple[Array, tuple[Array, Batch]]:
+        return run(w, batch), (w, batch)
+
+    def backward(saved: tuple[Array, Batch], cotangent: Array) -> tuple[Array, None]:
+        w, batch = saved
+        return _call(pulled, jax.ShapeDtypeStruct(w.shape, w.dtype), w, batch, cotangent), None
+
+    run.defvjp(forward, backward)
+    return run
+
+
+def _call(callback: Callable[..., np.ndarray], like: jax.ShapeDtypeStruct, *args: Any) -> Array:
+    """`jax.pure_callback` with 64-bit numbers sent as pairs of 32-bit words.
+
+    JAX hands the arguments over in a thread of its own, where `jax.enable_x64` (a setting of the
+    thread) may be off, and would round them to 32 bits there.
+    """
+    kinds = jax.tree.map(lambda leaf: leaf.dtype, args)
+
+    def received(*sent: Any) -> np.ndarray:
+        found = callback(*jax.tree.map(_join, sent, kinds))
+        return found.view(np.uint32).reshape(*found.shape, 2) if _is_wide(found) else found
+
+    shape = jax.ShapeDtypeStruct((*like.shape, 2), jnp.uint32) if _is_wide(like) else like
+    answer = jax.pure_callback(
+        received, shape, *jax.tree.map(_halve, args), vmap_method="expand_dims"
+    )
+    return jax.lax.bitcast_convert_type(answer, like.dtype) if _is_wide(like) else answer
+
+
+def _is_wide(array: Any) -> bool:
+    return bool(array.dtype.itemsize == 8)
+
+
+def _halve(leaf: Array) -> Array:
+    return jax.lax.bitcast_convert_type(leaf, jnp.uint32) if _is_wide(leaf) else leaf
+
+
+def _join(sent: Any, kind: np.dtype[Any]) -> np.ndarray:
+    words = np.asarray(sent)
+    return words.view(kind)[..., 0] if kind.itemsize == 8 else words
+
+
+def _of_params(
+    function: Function, data: Tensors, dtype: torch.dtype
+) -> Callable[[Tensors], torch.Tensor]:
+    return lambda params: function(params, data).to(dtype)
+
+
+def _lead(w: np.ndarray, batch: dict[str, np.ndarray]) -> tuple[int, ...]:
+    """The axes that vmap has put in front."""
+    count = w.ndim - 1
+    return np.broadcast_shapes(w.shape[:-1], *(v.shape[:count] for v in batch.values()))
+
+
+def _pick(array: np.ndarray, at: tuple[int, ...]) -> np.ndarray:
+    return array[tuple(min(i, n - 1) for i, n in zip(at, array.shape, strict=False))]
+
+
+def _tensor(column: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
+    """Floats in the module's dtype, integers as torch likes them; bytes and flags as they are."""
+    tensor = torch.tensor(column)
+    if tensor.is_floating_point():
+        return tensor.to(dtype)
+    return tensor if tensor.dtype in (torch.uint8, torch.bool) else tensor.to(torch.int64)

@@ -1,0 +1,162 @@
+"""From the clients' payloads to one message: `encode` runs at the client, `decode` at the server.
+
+What clients with rows answer is added up by `Sums`, in as many exchanges as that takes: `in_clear`
+takes one; `privacy.secure_sum` and `privacy.homomorphic` take more, and show the server less. The
+two halves of a mechanism stand together, so that they change together.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.methods.algorithm import Algorithm, Message, Request
+from fedssca.problem.problem import Array, Batch, Vertical
+
+__all__ = [
+    "Adder",
+    "Aggregator",
+    "Answerer",
+    "Arrays",
+    "Ask",
+    "Gathered",
+    "Sums",
+    "blocks",
+    "complete",
+    "in_clear",
+    "open_collection",
+    "plain_sum",
+]
+
+Arrays: TypeAlias = dict[str, np.ndarray]
+"""What one exchange sends to a client, or brings back from it: arrays by name."""
+
+Ask: TypeAlias = Callable[[str, Mapping[int, Arrays]], Mapping[int, Any]]
+"""(phase, what each client is sent) -> what came back, from those who answered.
+
+A runtime gives it to the server's half. In the phase "reply" it adds the round's request."""
+
+
+class Aggregator(NamedTuple):
+    """How messages travel and meet."""
+
+    encode: Callable[[Any], Any]
+    decode: Callable[[Request, Sequence[Any]], Message]
+
+
+def add(left: Message, right: Message) -> Message:
+    """Leaf by leaf, in numpy where both are at home there."""
+    return jax.tree.map(operator.add, left, right)
+
+
+plain_sum = Aggregator(encode=lambda message: message, decode=lambda _, all: reduce(add, all))
+"""Messages in the clear, added in the order of the clients."""
+
+
+class Gathered(NamedTuple):
+    """The sum of messages, and whose they are."""
+
+    total: Any
+    who: tuple[int, ...]
+
+
+class Answerer(Protocol):
+    """A client's half: all that leaves the client goes through here."""
+
+    def handle(self, phase: str, asked: Arrays, answer: Callable[[], Any]) -> Any:
+        """What goes to the server; `answer` computes the client's message."""
+
+
+class Adder(Protocol):
+    """The server's half."""
+
+    def gather(self, ask: Ask, asked: Sequence[int], like: Any) -> Gathered:
+        """What the messages of those who answer add up to; `like` has a message's shapes."""
+
+
+class Sums(NamedTuple):
+    """Both halves of a way to add up."""
+
+    client: Callable[[int], Answerer]
+    """A client's number -> its half, for all rounds."""
+    server: Callable[[], Adder]
+
+
+def complete(found: Mapping[int, Arrays], *names: str) -> dict[int, Arrays]:
+    """The answers that have all of these arrays; others count as none."""
+    return {who: said for who, said in found.items() if set(names) <= said.keys()}
+
+
+class _Open:
+    def handle(self, phase: str, asked: Arrays, answer: Callable[[], Any]) -> Any:
+        del phase, asked
+        return answer()
+
+
+class _Clear:
+    def gather(self, ask: Ask, asked: Sequence[int], like: Any) -> Gathered:
+        found = ask("reply", {number: {} for number in asked})
+        if not found:
+            nothing = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
+            return Gathered(nothing, ())
+        who = tuple(number for number in asked if number in found)
+        return Gathered(reduce(add, [found[number] for number in who]), who)
+
+
+in_clear = Sums(client=lambda number: _Open(), server=_Clear)
+"""The server gets every message as it is, and adds them in the order of the clients."""
+
+
+def blocks(split: Vertical) -> Aggregator:
+    """Parties that hold columns: one speaks for w_0 and the scalars, each for its own block.
+
+    A payload is (block number -> message of that block); decoding puts the blocks in their places.
+    """
+
+    def decode(request: Request, payloads: Sequence[dict[int, Message]]) -> Message:
+        size = request.w.size
+        parts = {block: message for payload in payloads for block, message in payload.items()}
+
+        def place(*pieces: Array) -> Array:
+            whole = jnp.zeros((*pieces[0].shape[:-1], size), pieces[0].dtype)
+            for piece, positions in zip(pieces, split.blocks, strict=True):
+                whole = whole.at[..., positions].set(piece)
+            return whole
+
+        in_order = [parts[block].vectors for block in range(len(split.blocks))]
+        return Message(parts[0].scalars, jax.tree.map(place, *in_order))
+
+    return Aggregator(encode=lambda payload: payload, decode=decode)
+
+
+def open_collection(split: Vertical, algorithm: Algorithm) -> Aggregator:
+    """One-step collection: the server itself applies the chain rule to h_i and dh_i/dw_i."""
+
+    @jax.jit
+    def decode(request: Request, payloads: Sequence[dict[str, Any]]) -> Message:
+        points = [request.w[positions] for positions in split.blocks]
+
+        def terms(w: Array, batch: Batch) -> Array:
+            hs = []
+            for i, (h, jacobian) in enumerate(zip(batch["h"], batch["jacobian"], strict=True)):
+                own = w[split.blocks[i + 1]]
+                if split.linear:
+                    hs.append(split.locals[i](own, jacobian))
+                else:
+                    hs.append(h + jnp.einsum("bhd,d->bh", jacobian, own - points[i + 1]))
+            return split.head(w[split.blocks[0]], hs, batch)
+
+        batch: Batch = dict(payloads[0]["columns"])
+        batch["h"] = [payload["h"] for payload in payloads]
+        batch["jacobian"] = [payload["jacobian"] for payload in payloads]
+        rows = len(payloads[0]["h"])
+        batch["weight"] = jnp.full(rows, 1 / rows, request.w.dtype)
+        return algorithm.reply(terms, request, batch)
+
+    return Aggregator(encode=lambda payload: payload, decode=decode)

@@ -1,0 +1,96 @@
+"""Do problem, clients and algorithm fit together? One clear line when they do not."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from fedssca.data.split import Columns, Rows
+from fedssca.data.stream import Streams
+from fedssca.errors import UserError
+from fedssca.methods.algorithm import Algorithm
+from fedssca.problem.problem import Problem
+
+__all__ = ["check_fit"]
+
+
+def check_fit(problem: Problem, clients: Rows | Columns | Streams, algorithm: Algorithm) -> None:
+    """Raise a UserError that names what does not fit, and the client."""
+    batch = algorithm.batch
+    if batch < 1:
+        raise UserError(f"batch = {batch}: it must be at least 1")
+    if algorithm.cohort is not None:
+        if isinstance(clients, Columns):
+            raise UserError(
+                "cohort: parties that hold columns are needed in every round, leave it out"
+            )
+        if algorithm.cohort.clients != clients.count:
+            raise UserError(
+                f"the cohort is drawn from {algorithm.cohort.clients} clients, "
+                f"but {clients.count} hold data: give participation clients={clients.count}"
+            )
+    if isinstance(clients, Streams):
+        if algorithm.noise is not None:
+            raise UserError(
+                "clients that stream add no noise: train on rows that are held, or leave the noise "
+                "out"
+            )
+        _check_proof(problem, clients)
+        return
+    if isinstance(clients, Rows):
+        least = min(clients.sizes)
+        if batch > least:
+            smallest = clients.sizes.index(least)
+            raise UserError(
+                f"batch = {batch} is larger than client {smallest}'s {least} rows: "
+                f"use a batch of at most {least}"
+            )
+        return
+    if batch > clients.total:
+        raise UserError(
+            f"batch = {batch} is larger than the {clients.total} rows: use at most that"
+        )
+    if algorithm.steps > 1:
+        raise UserError(
+            f"local_steps = {algorithm.steps}: parties that hold columns take one step a round, "
+            "use local_steps = 1"
+        )
+    if problem.vertical is None:
+        raise UserError(
+            "the parties hold columns but the problem has no vertical form: build it with "
+            "fedssca.vertical_problem or fedssca.classifier(..., features=...)"
+        )
+    if clients.collection == "open" and clients.label_holder is not None:
+        raise UserError(
+            'collection = "open" hands the labels to the server: it does not go with label_holder, '
+            'use collection = "exchange"'
+        )
+    if len(problem.vertical.locals) != clients.count:
+        raise UserError(
+            f"the problem is written for {len(problem.vertical.locals)} parties, "
+            f"but {clients.count} hold data: build it with features=clients.blocks"
+        )
+    for number, (own, held) in enumerate(
+        zip(problem.vertical.features, clients.blocks, strict=True)
+    ):
+        if not np.array_equal(own, held):
+            raise UserError(
+                f"party {number} holds other columns than the problem's features[{number}]: "
+                "build the problem with features=clients.blocks"
+            )
+
+
+def _check_proof(problem: Problem, clients: Streams) -> None:
+    """Limits on single clients cannot be judged on held-out rows that belong to nobody."""
+    if clients.check.count == clients.count:
+        return
+    row = {name: column[:1] for name, column in clients.check.columns.items()}
+    try:
+        jax.eval_shape(problem.terms, problem.start, row)
+    except KeyError as error:
+        if error.args != ("client",):
+            raise
+        raise UserError(
+            "the problem looks at who holds a row, so check must say it too: give Rows with one "
+            f"part for each of the {clients.count} clients"
+        ) from None

@@ -1,0 +1,180 @@
+"""All clients in one compiled program: many rounds a call, one matrix product for all batches.
+
+Where the message is a sum over samples, the batches of all clients are joined (every sample carries
+its weight N_i / (B N)), which gives the same sum; large ones go through the products tile by tile,
+so that images stay bytes until they are near the processor. Where clients take local steps they go
+one after another: a client's parameters stay in the cache, which batching all clients' products
+would lose. Parties that hold columns are joined into their centralised form, which has the same
+message. `runtime.local` is the twin that moves real messages; tests hold the two together.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.data.memory import on_device, summed
+from fedssca.data.sampling import Population, batch_indices, words
+from fedssca.data.split import Columns, Rows
+from fedssca.methods.algorithm import Algorithm, Message, Request, State
+from fedssca.privacy.noise.gaussian import joint
+from fedssca.problem.problem import Array, Batch, Problem
+from fedssca.rounds.aggregate import plain_sum
+from fedssca.rounds.check import check_fit
+from fedssca.rounds.loop import one_round
+
+__all__ = ["Draw", "Fused", "Joined"]
+
+Draw: TypeAlias = Callable[[Request], Array]
+"""A request -> the row numbers of its batches, (clients asked, steps * batch)."""
+
+TILE = 3_000
+"""Rows that go through one product together: as floats they stay near the processor."""
+
+
+class Fused:
+    """A `Runtime`: rounds run inside one `while_loop`, so any number of them is one program.
+
+    The loop's length and the seed are arguments, not constants: stopping for an evaluation or a
+    checkpoint changes neither the program nor a single bit of the trajectory.
+    """
+
+    def __init__(
+        self, problem: Problem, clients: Rows | Columns, algorithm: Algorithm, seed: int
+    ) -> None:
+        check_fit(problem, clients, algorithm)
+        self._columns = on_device(clients.columns)
+        self._table = _table(clients)
+        self._seed = words(seed)
+        people = Population.of(self._table["size"])
+
+        def advance(columns: Batch, table: Batch, seed: Array, state: State, until: Array) -> State:
+            there = people._replace(size=table["size"][:, None], side=table["side"][:, None])
+            draw = _at_random(algorithm, seed, there, table)
+            parties = Joined(problem, algorithm, columns, table["share"], draw, seed)
+            return jax.lax.while_loop(
+                lambda s: s.round < until, lambda s: one_round(algorithm, parties, s), state
+            )
+
+        self._advance = jax.jit(advance)
+
+    def twin(self, clients: Rows | Columns, seed: int) -> Fused:
+        """The same program, compiled once, for another seed and clients of the same sizes."""
+        other = copy.copy(self)
+        other._columns, other._table = on_device(clients.columns), _table(clients)
+        other._seed = words(seed)
+        return other
+
+    def advance(self, state: State, until: int) -> State:
+        """Rounds until `until` updates are done."""
+        return self._advance(self._columns, self._table, self._seed, state, until)
+
+
+def _table(clients: Rows | Columns) -> dict[str, np.ndarray]:
+    """Of each client: rows, where they begin, their share; parties with columns are one.
+
+    An argument of the program and not part of it, or a million clients would be compiled.
+    """
+    sizes = np.asarray(clients.sizes if isinstance(clients, Rows) else (clients.total,))
+    order = clients.order if isinstance(clients, Rows) else None
+    return ({} if order is None else {"order": order}) | {
+        "size": sizes.astype(np.uint32),
+        "side": Population.of(sizes).side[:, 0],
+        "offset": np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32),
+        "share": sizes / sizes.sum(),
+    }
+
+
+def _at_random(algorithm: Algorithm, seed: Array, people: Population, table: Batch) -> Draw:
+    """Without replacement from each client's own rows, which begin at its offset."""
+
+    def draw(request: Request) -> Array:
+        first, who = table["offset"], people
+        numbers = jnp.arange(len(first))
+        if request.turnout:
+            numbers = request.turnout.asked
+            who, first = people.take(numbers), first[numbers]
+        index = batch_indices(seed, request.round, numbers, who, algorithm.batch, algorithm.steps)
+        place = index + first[:, None]
+        return table["order"][place] if "order" in table else place
+
+    return draw
+
+
+class Joined:
+    """The `Parties` of a traced round: one call, one message, already summed.
+
+    Where the rows of a round lie in `columns` is the matter of `draw`; client i weighs `share[i]`.
+    """
+
+    phases: tuple[str, ...] = ("reply",)
+    aggregator = plain_sum
+
+    def __init__(
+        self,
+        problem: Problem,
+        algorithm: Algorithm,
+        columns: Batch,
+        share: Array,
+        draw: Draw,
+        seed: Array | None = None,
+    ) -> None:
+        """`seed`, as two words, is for the noise of methods that have any."""
+        self._seed = seed
+        self._problem, self._algorithm, self._draw = problem, algorithm, draw
+        self._columns, self._share = columns, share
+
+    def call(self, phase: str, request: Request) -> Sequence[Message]:
+        """The batches of round t, joined (or client by client for local steps)."""
+        del phase
+        total = self._sum(request)
+        if self._algorithm.noise is None:
+            return [total]
+        share = self._share.astype(request.w.dtype)
+        if request.turnout:
+            share = jnp.where(request.turnout.answers, share[request.turnout.asked], 0)
+        return [joint(self._algorithm, total, request, share, self._seed)]
+
+    def _sum(self, request: Request) -> Message:
+        algorithm, share = self._algorithm, self._share.astype(request.w.dtype)
+        numbers, answers = jnp.arange(len(share)), jnp.ones(len(share), bool)
+        if request.turnout:
+            numbers, answers = request.turnout
+            share = share[numbers]
+        index = self._draw(request)
+        drawn: Batch = {
+            "row": index,
+            "client": jnp.broadcast_to(numbers[:, None], index.shape),
+            "weight": jnp.broadcast_to(share[:, None] / algorithm.batch, index.shape),
+        }
+        asked = request._replace(turnout=())
+
+        def reply(drawn: Batch) -> Message:
+            batch = {name: column[drawn["row"]] for name, column in self._columns.items()}
+            extra = {"client": drawn["client"], "weight": drawn["weight"]}
+            return algorithm.reply(self._problem.terms, asked, batch | extra)
+
+        def answer(one: tuple[Array, Batch]) -> Message:
+            return jax.tree.map(lambda leaf: jnp.where(one[0], leaf, 0), reply(one[1]))
+
+        if algorithm.pooled:
+            drawn["weight"] = jnp.where(answers[:, None], drawn["weight"], 0)
+            drawn = jax.tree.map(jnp.ravel, drawn)
+            return summed(reply, _tiles(drawn)) if index.size > TILE else reply(drawn)
+        total: Message = summed(answer, (answers, drawn))
+        return total
+
+
+def _tiles(drawn: Batch) -> Batch:
+    """(tiles, rows of one tile), the last one filled up with rows of weight 0."""
+    rows = len(drawn["row"])
+    count = -(-rows // TILE)
+    size = -(-rows // count)
+    return jax.tree.map(
+        lambda leaf: jnp.pad(leaf, (0, count * size - rows)).reshape(count, size), drawn
+    )

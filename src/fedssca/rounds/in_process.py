@@ -1,0 +1,165 @@
+"""All clients in this process, each behind its own messages: a deployment without the wire.
+
+The slow twin of `runtime.fused`: it moves real payloads between real client objects, so privacy
+mechanisms and byte counts see what they would see between machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedssca.data.sampling import batch_indices
+from fedssca.data.split import Columns, Rows
+from fedssca.evaluate.evaluator import shapes
+from fedssca.methods.algorithm import Algorithm, Request, State
+from fedssca.privacy.noise.gaussian import simulated
+from fedssca.problem.problem import Problem
+from fedssca.rounds.aggregate import (
+    Answerer,
+    Arrays,
+    Sums,
+    blocks,
+    in_clear,
+    open_collection,
+    plain_sum,
+)
+from fedssca.rounds.check import check_fit
+from fedssca.rounds.client import SERVER, ColumnClient, OpenClient, RowClient, for_party
+from fedssca.rounds.exchange import Ends, pairwise
+from fedssca.rounds.loop import one_round
+
+__all__ = ["Local"]
+
+
+class Local:
+    """A `Runtime` and the `Parties` of it: messages are handed over, counted, and added up.
+
+    `sums` is how messages of clients with rows become one.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        clients: Rows | Columns,
+        algorithm: Algorithm,
+        seed: int,
+        *,
+        sums: Sums = in_clear,
+        exchange: Ends = pairwise,
+    ) -> None:
+        check_fit(problem, clients, algorithm)
+        self._algorithm, self._problem = algorithm, problem
+        self.bytes_up = self.bytes_down = self.bytes_peer = 0
+        self._update = jax.jit(algorithm.update)
+        server, size = np.zeros(1, np.int32), np.array([clients.total])
+        self._indices = jax.jit(lambda t: batch_indices(seed, t, server, size, algorithm.batch)[0])
+        self._clients: list[Any]
+        self._halves: list[Answerer] = []
+        self._relay, self._readers = exchange.relay, []
+        veil = simulated(seed)
+        if isinstance(clients, Rows):
+            self.aggregator = plain_sum
+            self._clients = [
+                RowClient(i, problem, algorithm, clients.client(i), clients.total, seed, veil)
+                for i in range(clients.count)
+            ]
+            self._halves = [sums.client(i) for i in range(clients.count)]
+            self._adder, self._message = sums.server(), shapes(problem, clients, algorithm)[1]
+        elif clients.collection == "open":
+            assert problem.vertical is not None
+            self.aggregator = open_collection(problem.vertical, algorithm)
+            self._clients = [
+                OpenClient(i, problem, clients.client(i)) for i in range(clients.count)
+            ]
+        else:
+            assert problem.vertical is not None
+            self.aggregator, self._readers = blocks(problem.vertical), clients.readers
+            self._clients = [
+                ColumnClient(
+                    i,
+                    problem,
+                    algorithm,
+                    clients.client(i),
+                    clients.label_holder,
+                    exchange.party(i, clients.count),
+                    veil,
+                )
+                for i in range(clients.count)
+            ]
+        self.phases = self._clients[0].phases
+
+    def advance(self, state: State, until: int) -> State:
+        """Rounds one by one, as in a deployment."""
+        algorithm = self._algorithm._replace(update=self._update)
+        while int(state.round) < until:
+            state = one_round(algorithm, self, state)
+        return state
+
+    def call(self, phase: str, request: Request) -> Sequence[Any]:
+        """One phase at all clients; what the server gets."""
+        return self._rows(request) if self._halves else self._columns(phase, request)
+
+    def _rows(self, request: Request) -> Sequence[Any]:
+        """Clients with rows: the sum over those who answer, in as many exchanges as it takes."""
+        published, numbers = request._replace(turnout=()), list(range(len(self._clients)))
+        answers = dict.fromkeys(numbers, True)
+        if request.turnout:
+            pairs = zip(*(np.asarray(part).tolist() for part in request.turnout), strict=True)
+            answers = dict(pairs)
+
+        def ask(phase: str, sent: Mapping[int, Arrays]) -> dict[int, Any]:
+            """Who is silent in this round falls so when the messages are due."""
+            found = {}
+            for number, arrays in sent.items():
+                asked = published if phase == "reply" else ()
+                self.bytes_down += _size((arrays, asked))
+                if answers.get(number, True) or phase not in ("reply", "unmask"):
+                    found[number] = self._answer(number, phase, arrays, published)
+                    self.bytes_up += _size(found[number])
+            return found
+
+        return [self._adder.gather(ask, list(answers), self._message).total]
+
+    def _answer(self, number: int, phase: str, arrays: Arrays, request: Request) -> Any:
+        """What leaves a client: what its half of the sum lets out, nothing else."""
+        client = self._clients[number]
+        return self._halves[number].handle(
+            phase, arrays, lambda: client.handle("reply", request)[SERVER]
+        )
+
+    def _columns(self, phase: str, request: Request) -> Sequence[Any]:
+        """Parties with columns: deliver what goes to peers, return what goes to the server."""
+        to_server: dict[int, Any] = {}
+        letters: list[tuple[int, int, Any]] = []
+        for number, client in enumerate(self._clients):
+            asked = self._address(number, request)
+            if phase == self.phases[0]:
+                self.bytes_down += _size(asked)
+            for recipient, payload in client.handle(phase, asked).items():
+                if recipient == SERVER:
+                    self.bytes_up += _size(payload)
+                    to_server[number] = payload
+                else:
+                    self.bytes_peer += _size(payload)
+                    letters.append((client.number, recipient, payload))
+        if phase == "share":
+            for recipient, payload in self._relay(to_server, self._readers).items():
+                self.bytes_down += _size(payload)
+                letters.append((SERVER, recipient, payload))
+        for sender, recipient, payload in letters:
+            self._clients[recipient].receive(sender, payload)
+        return list(to_server.values())
+
+    def _address(self, number: int, request: Request) -> Any:
+        """What the server sends to a party: its own block of w and the batch."""
+        split = self._problem.vertical
+        assert split is not None
+        return for_party(split, number, request, self._indices(request.round))
+
+
+def _size(payload: Any) -> int:
+    return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(payload))

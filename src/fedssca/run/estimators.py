@@ -1,0 +1,255 @@
+"""A scikit-learn style classifier: fit, predict, score, over clients and with constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted
+
+from fedssca.data.split import Rows, by_sample
+from fedssca.errors import UserError
+from fedssca.problem.constraints import Constraint
+from fedssca.problem.models import Model, classifier, linear, mlp
+from fedssca.run.automatic import auto
+from fedssca.run.simulate import Result, simulate
+
+__all__ = ["FederatedClassifier"]
+
+Columns = dict[str, np.ndarray]
+CHUNK = 4096
+
+
+class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Train one classifier over several clients, within stated limits.
+
+    `model` is "mlp" (with `hidden` units), "linear" or a `fedssca.Model`. `constraints` may
+    hold constraints, lists of them, and functions of the training columns that return either.
+    The columns are "x", "y" (numbered in the order of `classes_`), "client", and what the parties
+    add. `objective` "norm" asks for the smallest |w|^2 that keeps the constraints, "loss" for the
+    smallest loss + `l2` |w|^2. Step sizes are found from the data. Features are taken as they
+    are: scale them first, with numbers that all clients share.
+
+    After `fit`: `result_` (a `fedssca.simulate.Result`), `feasible_` (all constraints hold on the
+    training data), `classes_`, `n_features_in_`.
+    """
+
+    result_: Result
+    feasible_: bool
+    classes_: np.ndarray
+    n_features_in_: int
+
+    def __init__(
+        self,
+        model: str | Model = "mlp",
+        hidden: int = 64,
+        constraints: Any = (),
+        objective: str = "loss",
+        l2: float = 1e-4,
+        rounds: int = 300,
+        batch: int = 32,
+        seed: int = 0,
+    ) -> None:
+        self.model = model
+        self.hidden = hidden
+        self.constraints = constraints
+        self.objective = objective
+        self.l2 = l2
+        self.rounds = rounds
+        self.batch = batch
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any = None, clients: int = 5) -> FederatedClassifier:
+        """Train on `fit(parties)`, one (X, y) or {"x", "y", ...} each, or on `fit(X, y, clients)`.
+
+        With X and y the rows are shared out at random over `clients` clients. The batch is cut to
+        the smallest client's rows.
+        """
+        if self.batch < 1:
+            raise UserError(f"batch = {self.batch}: it must be at least 1")
+        parts = _parties(X) if y is None else [{"x": X, "y": y}]
+        parts = [_checked(part, f"client {i}" if y is None else "") for i, part in enumerate(parts)]
+        _alike(parts)
+        classes = np.unique(np.concatenate([part["y"] for part in parts]))
+        if len(classes) < 2:
+            raise UserError(f"all labels are {classes[0]!r}: a classifier needs at least 2 classes")
+        coded = [
+            {**part, "y": np.searchsorted(classes, part["y"]).astype(np.int32)} for part in parts
+        ]
+        rows = Rows.of(coded) if y is None else by_sample(coded[0], clients, seed=self.seed)
+        self.classes_ = classes
+        self.n_features_in_ = int(rows.columns["x"].shape[1])
+        limits = _flat(self.constraints, {**rows.columns, "client": rows.owners()})
+        problem = classifier(
+            self._network(), limits, objective=self.objective, l2=self.l2, seed=self.seed
+        )
+        batch = min(self.batch, *rows.sizes)
+        algorithm = auto(problem, rows, batch=batch, rounds=self.rounds, seed=self.seed)
+        every = max(1, self.rounds // 10)
+        self.result_ = simulate(
+            problem, rows, algorithm, self.rounds, self.seed, evaluate_every=every
+        )
+        self.feasible_ = self.result_.feasible
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The scores: (rows, classes), or with two classes score 1 minus score 0, (rows,)."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class of every row, as one of `classes_`."""
+        picked = self._scores(X).argmax(axis=1)
+        return np.asarray(self.classes_[picked])
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """softmax(scores), (rows, classes) in the order of `classes_`."""
+        return np.asarray(jax.nn.softmax(self._scores(X), axis=1))
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "result_")
+        x = _features(X, "")
+        if x.shape[1] != self.n_features_in_:
+            raise UserError(
+                f"X has {x.shape[1]} features, the model was trained with {self.n_features_in_}: "
+                "give the same columns"
+            )
+        network = self._network()
+        w0, w1 = self.result_.params
+        parts = [x[at : at + CHUNK] for at in range(0, max(len(x), 1), CHUNK)]
+        return np.concatenate(
+            [np.asarray(network.top(w0, network.local(w1, jax.numpy.asarray(p)))) for p in parts]
+        )
+
+    def _network(self) -> Model:
+        features, classes = self.n_features_in_, len(self.classes_)
+        if isinstance(self.model, Model):
+            return _fitting(self.model, features, classes)
+        if self.model == "mlp":
+            if self.hidden < 1:
+                raise UserError(f"hidden = {self.hidden}: it must be at least 1")
+            return mlp(features, self.hidden, classes)
+        if self.model == "linear":
+            return linear(features, classes)
+        raise UserError(f'model = {self.model!r}: it must be "mlp", "linear" or a fedssca Model')
+
+
+def _fitting(model: Model, features: int, classes: int) -> Model:
+    """The model, if it takes as many features and gives as many scores as the data have."""
+    w0, w1 = model.init(0)
+    scores = jax.eval_shape(model.top, w0, jax.ShapeDtypeStruct((1, w1.shape[0]), w1.dtype))
+    if (w1.shape[1], scores.shape[1]) != (features, classes):
+        raise UserError(
+            f"the model takes {w1.shape[1]} features and gives {scores.shape[1]} scores, "
+            f"the data have {features} features and {classes} classes: build it to fit"
+        )
+    return model
+
+
+def _parties(parties: Any) -> list[Any]:
+    """The clients as mappings; numbers alone are no clients."""
+    if isinstance(parties, np.ndarray | Mapping | str) or not isinstance(parties, Iterable):
+        raise UserError("labels are missing: fit(X, y), or fit([(X1, y1), (X2, y2), ...])")
+    parts = list(parties)
+    if not parts:
+        raise UserError("there are no parties: give at least one (X, y)")
+    made = []
+    for i, part in enumerate(parts):
+        if isinstance(part, Mapping):
+            if not {"x", "y"} <= set(part):
+                raise UserError(
+                    f'client {i} has {sorted(part)}: the columns "x" and "y" are needed'
+                )
+            made.append(dict(part))
+        elif isinstance(part, Sequence) and not isinstance(part, str) and len(part) == 2:
+            made.append({"x": part[0], "y": part[1]})
+        else:
+            raise UserError(f'client {i} must be a pair (X, y) or a mapping with "x" and "y"')
+    return made
+
+
+def _checked(part: Mapping[str, Any], who: str) -> Columns:
+    """One client's columns as arrays that can be trained on."""
+    of = f"{who}: " if who else ""
+    x, y = _features(part["x"], of), np.asarray(part["y"])
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise UserError(f"{of}y has shape {y.shape}: one label a row is needed")
+    if not len(x):
+        raise UserError(f"{of}there are no rows: leave that party out")
+    others = {name: np.asarray(column) for name, column in part.items() if name not in ("x", "y")}
+    for name, column in {"y": y, **others}.items():
+        if len(np.atleast_1d(column)) != len(x):
+            raise UserError(f"{of}{name} has {len(np.atleast_1d(column))} rows, x has {len(x)}")
+        if column.dtype.kind == "f" and not np.isfinite(column).all():
+            raise UserError(f"{of}{name} holds NaN or infinite values")
+        if name != "y" and column.dtype.kind not in "fiub":
+            raise UserError(f"{of}{name} holds {column.dtype} values: numbers are needed")
+    if y.dtype.kind == "O":
+        y = _plain(y, of)
+    if y.dtype.kind == "f" and type_of_target(y) not in ("binary", "multiclass"):
+        raise UserError(f"{of}y holds fractions: a classifier needs class labels")
+    return {**others, "x": x, "y": y}
+
+
+def _plain(y: np.ndarray, of: str) -> np.ndarray:
+    """Labels in an object array, as pandas gives them: all texts or all numbers."""
+    if all(isinstance(label, str) for label in y):
+        return y.astype(str)
+    if all(isinstance(label, bool | int | np.integer | np.bool_) for label in y):
+        return np.array(y.tolist())
+    raise UserError(f"{of}y mixes kinds of labels or misses some: all texts or all whole numbers")
+
+
+def _features(values: Any, of: str) -> np.ndarray:
+    """x as float32, or as bytes if it came so."""
+    if hasattr(values, "toarray"):
+        raise UserError(f"{of}X is sparse: use X.toarray()")
+    try:
+        x = np.asarray(values)
+        if x.dtype != np.uint8:
+            x = x.astype(np.float32)
+    except (TypeError, ValueError):
+        raise UserError(f"{of}X must be a table of numbers") from None
+    if x.ndim != 2 or x.shape[1] < 1:
+        raise UserError(f"{of}X has shape {x.shape}: (rows, features) is needed")
+    if x.dtype != np.uint8 and not np.isfinite(x).all():
+        raise UserError(f"{of}X holds NaN or infinite values: fill or drop them first")
+    return x
+
+
+def _alike(parts: Sequence[Columns]) -> None:
+    """All clients have the first one's columns, features and kind of labels."""
+    first = parts[0]
+    for i, part in enumerate(parts[1:], start=1):
+        if part["x"].shape[1] != first["x"].shape[1]:
+            raise UserError(
+                f"client {i} has {part['x'].shape[1]} features, client 0 has "
+                f"{first['x'].shape[1]}: all need the same"
+            )
+        if (part["y"].dtype.kind in "US") != (first["y"].dtype.kind in "US"):
+            raise UserError(f"client {i} has labels of another kind than client 0: text or numbers")
+        if part["x"].dtype != first["x"].dtype:
+            raise UserError(
+                f"client {i} has x of type {part['x'].dtype}, client 0 of {first['x'].dtype}: "
+                "convert one"
+            )
+
+
+def _flat(constraints: Any, columns: Columns) -> list[Constraint]:
+    """Constraints out of any nesting of lists and functions of the training columns."""
+    if isinstance(constraints, Constraint):
+        return [constraints]
+    if callable(constraints):
+        return _flat(constraints(columns), columns)
+    if isinstance(constraints, Iterable) and not isinstance(constraints, str | Mapping):
+        return [each for part in constraints for each in _flat(part, columns)]
+    raise UserError(
+        f"constraints holds {constraints!r}: give constraints such as loss_at_most(0.2), lists of "
+        "them, or functions of the training columns"
+    )

@@ -1,0 +1,148 @@
+"""One run from a Config to a finished run directory; what `fedssca run` calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from fedssca.evaluate.evaluator import Evaluator, evaluator
+from fedssca.run.build import Job, build, engine_of
+from fedssca.run.config import Config, Privacy, absolute, parse, render
+from fedssca.run.privacy import wire_of
+from fedssca.run.record import RunDirectory, versions
+from fedssca.run.simulate import Result, simulate
+
+__all__ = ["carry_out", "execute", "load_config", "train"]
+
+Row = dict[str, Any]
+MOST_LOSSES = 1000
+"""Clients up to which everyone's own loss is written down."""
+
+
+def train(job: Job, **hooks: Any) -> Result:
+    """`simulate` with everything that a built job says; `hooks` add to its arguments."""
+    config = job.config
+    said: dict[str, Any] = {
+        "test": job.dataset.test,
+        "evaluate_every": config.run.evaluate_every,
+        "runtime": engine_of(config),
+        "wire": wire_of(config),
+        "probes": config.algorithm.probes,
+    }
+    return simulate(
+        job.problem,
+        job.clients,
+        job.algorithm,
+        config.algorithm.rounds,
+        config.run.seed,
+        **said | hooks,
+    )
+
+
+def execute(
+    config: Config,
+    out: Path,
+    *,
+    resume: bool = False,
+    on_row: Callable[[Row], None] = lambda row: None,
+) -> dict[str, Any]:
+    """Train as `config` says and fill the run directory `out`; returns what result.json holds.
+
+    With `resume` the run in `out` goes on from its last checkpoint, to the same bits as an unbroken
+    run; a complete run is left as it is.
+    """
+    with jax.enable_x64(config.run.precision == "float64"):
+        return _execute(config, out, resume, on_row)
+
+
+def _execute(
+    config: Config, out: Path, resume: bool, on_row: Callable[[Row], None]
+) -> dict[str, Any]:
+    if resume and (done := RunDirectory.open(out).result()) is not None:
+        return done
+    if not resume:
+        RunDirectory.check_free(out)
+        config = absolute(config)
+    return carry_out(build(config), out, resume, on_row)
+
+
+def carry_out(
+    job: Job,
+    out: Path,
+    resume: bool,
+    on_row: Callable[[Row], None],
+    judge: Evaluator | None = None,
+    **hooks: Any,
+) -> dict[str, Any]:
+    """Train a built job and fill its run directory; `hooks` add to the arguments of `simulate`."""
+    config = job.config
+    judge = judge or evaluator(job.problem, job.clients, job.dataset.test)
+    folder = RunDirectory.open(out) if resume else RunDirectory.create(out, render(config))
+    folder.save_problem(facts(job))
+    start = folder.load_state(job.algorithm.init(job.problem.start)) if resume else None
+    earlier = folder.keep_rows(int(start.state.round) if start else -1) if resume else []
+    for row in earlier:
+        on_row(row)
+
+    def record(row: Row) -> None:
+        folder.append(row)
+        on_row(row)
+
+    result = train(
+        job,
+        judge=judge,
+        resume=start,
+        earlier=earlier,
+        on_row=record,
+        checkpoint_every=config.run.checkpoint_every,
+        on_checkpoint=folder.save_state,
+        **hooks,
+    )
+    folder.save_model(w=result.w, w_last=result.last)
+    return folder.save_result(
+        result.final
+        | result.privacy
+        | {
+            "feasible": result.feasible,
+            "kkt_residual": result.kkt_residual,
+            "certificate": result.certificate,
+            "notes": result.notes,
+            "last": result.rows[-1],
+            **limits_of(job),
+            **own_losses(job, judge, result),
+            "seed": config.run.seed,
+            "versions": versions(),
+        }
+    )
+
+
+def limits_of(job: Job) -> dict[str, Any]:
+    """Names and limits of the constraints."""
+    return {
+        "constraint_names": list(job.problem.names),
+        "limits": job.problem.limits.tolist(),
+    }
+
+
+def facts(job: Job) -> dict[str, Any]:
+    """What is known of a run before its first round, for those who watch it."""
+    return limits_of(job) | {
+        "parameters": job.problem.dimension,
+        "clients": job.clients.count,
+        "rows": job.clients.total,
+    }
+
+
+def own_losses(job: Job, judge: Evaluator, result: Result) -> dict[str, Any]:
+    """`client_losses` of the returned model: of few clients, and where nothing is to be hidden."""
+    if judge.losses is None or job.clients.count > MOST_LOSSES or job.config.privacy != Privacy():
+        return {}
+    return {"client_losses": judge.losses(jax.numpy.asarray(result.w))}
+
+
+def load_config(path: Path) -> Config:
+    """The configuration of an existing run."""
+    return parse(RunDirectory.open(path).config, source=str(path / "config.toml"))

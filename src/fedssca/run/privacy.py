@@ -1,0 +1,269 @@
+"""From the section `[privacy]` of a config to the mechanisms: clipping, noise, hidden sums."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.data.split import Columns, Rows
+from fedssca.errors import UserError
+from fedssca.evaluate.evaluator import Traffic, shapes, shares, traffic
+from fedssca.methods.algorithm import Algorithm
+from fedssca.privacy import require_privacy
+from fedssca.privacy.noise.gaussian import private
+from fedssca.privacy.sums.fixed_point import Layout
+from fedssca.problem.problem import Problem
+from fedssca.rounds.aggregate import Adder, Answerer, Sums, in_clear
+from fedssca.rounds.exchange import Ends, pairwise
+from fedssca.run.config import Config, Privacy
+
+__all__ = [
+    "answerer",
+    "check_amounts",
+    "check_columns",
+    "hidden",
+    "hides_columns",
+    "hides_sums",
+    "loudness",
+    "noisy",
+    "server_half",
+    "simulated",
+    "simulated_exchange",
+    "survivors",
+    "wire_of",
+]
+
+
+Wire: TypeAlias = Callable[[Problem, Rows | Columns, Algorithm], Traffic]
+"""What one round of a method sends."""
+
+
+def hides_sums(config: Config) -> bool:
+    """Messages of clients with rows reach the server as noise."""
+    chosen = config.privacy
+    return config.data.split == "sample" and (chosen.secure_sum or chosen.homomorphic)
+
+
+def hides_columns(config: Config, problem: Problem) -> bool:
+    """Parties with columns show each other the sum of the h_i only, and the server nothing."""
+    split = problem.vertical
+    return config.privacy.secure_sum and split is not None and split.additive
+
+
+def check_columns(config: Config, problem: Problem, clients: Columns) -> None:
+    """Can these parties hide their h_i? A UserError, or a warning of what stays visible."""
+    split = problem.vertical
+    if not config.privacy.secure_sum or split is None:
+        return
+    if clients.collection == "open":
+        raise UserError(
+            'data.collection = "open" hands the h_i to the server, privacy.secure_sum hides them: '
+            'use collection = "exchange"'
+        )
+    if not split.additive:
+        warnings.warn(
+            "the head needs every h_i, not just their sum: parties exchange them in pairs, "
+            "encrypted in a deployment, and see each other's",
+            stacklevel=2,
+        )
+        return
+    require_privacy()
+    from fedssca.privacy.sums.hidden_exchange import check_additive
+
+    rows = {name: column[:4] for name, column in clients.beside().items()}
+    hs = [jnp.zeros(h.shape, h.dtype) for h in shares(problem, clients, 4)]
+    rows["client"] = np.zeros(4, np.int32)
+    check_additive(split, problem.start[split.blocks[0]], hs, rows)
+    if clients.count == 2:
+        warnings.warn(
+            "the sum of two parties' h_i gives away the other's to each of them: only the server "
+            "is kept from it",
+            stacklevel=2,
+        )
+
+
+def answerer(config: Config, run: bytes, parties: int, number: int, identity: Any) -> Answerer:
+    """The half of client `number` among so many; `identity` signs for it."""
+    if not hides_sums(config):
+        return in_clear.client(number)
+    if config.privacy.homomorphic:
+        require_privacy("tenseal")
+        from fedssca.privacy.sums.ckks import Encrypter
+
+        return Encrypter(number, identity, run, config.privacy.key_holder)
+    require_privacy()
+    from fedssca.privacy.sums.masks import Masker
+
+    return Masker(number, identity, _rules(config, run, parties))
+
+
+def server_half(config: Config, run: bytes, parties: int) -> Adder:
+    """The server's half."""
+    if not hides_sums(config):
+        return in_clear.server()
+    if config.privacy.homomorphic:
+        require_privacy("tenseal")
+        from fedssca.privacy.sums.ckks import CipherAdder
+
+        if config.privacy.key_holder >= parties:
+            raise UserError(
+                f"privacy.key_holder = {config.privacy.key_holder}: clients are numbered from 0 to "
+                f"{parties - 1}"
+            )
+        return CipherAdder(run, config.privacy.key_holder)
+    require_privacy()
+    from fedssca.privacy.sums.masks_server import Opener
+
+    return Opener(_rules(config, run, parties))
+
+
+def _rules(config: Config, run: bytes, parties: int) -> Any:
+    from fedssca.privacy.sums.graph import Rules
+
+    asked = config.algorithm.cohort or parties
+    if asked < 2:
+        raise UserError(
+            "privacy.secure_sum = true with one client a round: its sum would be that client's "
+            "message; at least 2 are needed"
+        )
+    return Rules(run, asked, config.privacy.neighbours, config.privacy.threshold)
+
+
+def simulated(config: Config, parties: int) -> Sums:
+    """Both halves for clients in one process, with identities made for this run."""
+    if not hides_sums(config):
+        return in_clear
+    require_privacy()
+    from fedssca.privacy.sums.keys import directory_of
+
+    identities, run = directory_of(parties), os.urandom(16)
+    return Sums(
+        client=lambda number: answerer(config, run, parties, number, identities[number]),
+        server=lambda: server_half(config, run, parties),
+    )
+
+
+def simulated_exchange(config: Config, problem: Problem, clients: Rows | Columns) -> Ends:
+    """The exchange of parties in one process."""
+    if not hides_columns(config, problem):
+        return pairwise
+    from fedssca.privacy.sums.hidden_exchange import in_process
+
+    return in_process(clients.count)
+
+
+def wire_of(config: Config) -> Wire:
+    """What a round of a config's run sends: with hidden sums, what is sent in place of messages.
+
+    Of a secure sum among all clients the keys, which are exchanged once, are left out; among
+    cohorts they are exchanged in every round and counted. Of a homomorphic sum the public key,
+    once in 100 sums, is left out, and a ciphertext's size, which varies a little, is rounded.
+    """
+
+    def wire(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
+        if isinstance(clients, Columns) and hides_columns(config, problem):
+            return _hidden_columns(problem, clients, algorithm)
+        if not hides_sums(config):
+            return traffic(problem, clients, algorithm)
+        size = Layout.of(shapes(problem, clients, algorithm)[1]).size
+        asked = algorithm.cohort.size if algorithm.cohort else clients.count
+        published = traffic(problem, clients, algorithm).down
+        if config.privacy.homomorphic:
+            from fedssca.privacy.sums.ckks import cost
+
+            up, down = cost(size, asked)
+        else:
+            from fedssca.privacy.sums.masks import cost as masked
+
+            up, down = masked(
+                _rules(config, b"", clients.count), size, algorithm.cohort is not None
+            )
+        return Traffic(up, down + published, 0)
+
+    return wire
+
+
+def _hidden_columns(problem: Problem, clients: Columns, algorithm: Algorithm) -> Traffic:
+    """Every share goes up, their sum down to each reader; no h_i from party to party."""
+    from fedssca.privacy.sums.hidden_exchange import SEALED
+
+    plain, hs = traffic(problem, clients, algorithm), shares(problem, clients, algorithm.batch)
+    one, readers = 8 * (hs[0].size + 1), len(clients.readers)
+    boxes = SEALED * (readers - 1)
+    sent = hs[0].size * hs[0].dtype.itemsize * (readers * clients.count - readers)
+    return Traffic(
+        plain.up + clients.count * one + boxes,
+        plain.down + readers * one + boxes,
+        plain.peer - sent,
+    )
+
+
+def check_amounts(said: Privacy) -> None:
+    """Numbers that make no sense."""
+    for name in ("clip", "value_clip", "noise_multiplier", "epsilon"):
+        if (amount := getattr(said, name)) < 0:
+            raise UserError(f"privacy.{name} = {amount:g}: it must not be negative")
+
+
+def noisy(said: Privacy) -> bool:
+    """There is to be noise."""
+    return bool(said.noise_multiplier or said.epsilon)
+
+
+def loudness(algorithm: Algorithm, clients: Rows | Columns) -> float:
+    """Standard deviation of the noise on one number of the summed gradient; 0: there is none."""
+    if algorithm.noise is None:
+        return 0.0
+    sizes = np.asarray(clients.sizes if isinstance(clients, Rows) else (clients.total,))
+    each = algorithm.noise.own(sizes / sizes.sum())
+    cohort = algorithm.cohort
+    more = cohort.clients / cohort.size if cohort else 1.0
+    return float(algorithm.noise.vector * np.sqrt(more * np.sum(np.square(each))))
+
+
+def survivors(config: Config, clients: int) -> int:
+    """Clients in the smallest sum that can be opened; 0: messages are seen one by one.
+
+    As in `graph.Rules.least`, to which every client holds the server. An encrypted sum may be
+    opened with one client in it: there each adds the noise of a message that is seen.
+    """
+    said, asked = config.privacy, config.algorithm.cohort or clients
+    least = max(2, math.ceil((said.threshold or 2 / 3) * asked - 1e-9))
+    return least if said.secure_sum else 0
+
+
+def hidden(
+    config: Config,
+    problem: Problem,
+    clients: Rows | Columns,
+    algorithm: Algorithm,
+    probes: int,
+) -> Algorithm:
+    """`algorithm` with messages clipped and noised, if the config asks for it.
+
+    `probes` messages come before the rounds; they are clipped, noised and counted alike.
+    """
+    said = config.privacy
+    if not said.clip and not noisy(said):
+        return algorithm
+    return private(
+        algorithm,
+        problem,
+        clients,
+        clip=said.clip,
+        value_clip=said.value_clip,
+        unit=said.unit,
+        noise_multiplier=said.noise_multiplier,
+        epsilon=said.epsilon,
+        delta=said.delta,
+        rounds=config.algorithm.rounds,
+        seed=config.run.seed,
+        probes=probes,
+        survivors=survivors(config, clients.count),
+    )

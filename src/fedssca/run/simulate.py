@@ -1,0 +1,275 @@
+"""simulate(): a problem, clients and an algorithm in, a trained model and its record out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedssca.data.split import Columns, Rows
+from fedssca.data.stream import Streams
+from fedssca.errors import UserError
+from fedssca.evaluate.certificate import Keeper, certify, early, explain, feasible, refine, restore
+from fedssca.evaluate.evaluator import Evaluator, Traffic, evaluator, state_row, traffic
+from fedssca.methods.algorithm import Algorithm, State
+from fedssca.methods.calibrate import probe
+from fedssca.problem.problem import Params, Problem
+from fedssca.rounds.fused import Fused
+from fedssca.rounds.loop import Runtime, run
+from fedssca.rounds.streaming import Streaming
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+__all__ = ["Checkpoint", "Result", "simulate"]
+
+Row = dict[str, Any]
+
+
+class Checkpoint(NamedTuple):
+    """All that is needed to go on: the server's state, the points worth keeping, the time spent."""
+
+    state: State
+    keeper: Keeper
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """The trained model, the proof that it keeps its limits, and what was seen on the way."""
+
+    w: np.ndarray
+    """The returned parameters: the best feasible point, or the last one without constraints."""
+    params: Params
+    """The same as the model's own tree."""
+    last: np.ndarray
+    """w(T), where the algorithm ended."""
+    final: Row
+    """The last row, with objective, constraints and rates of the returned model."""
+    certificate: Row
+    """Value, limit, margin and multiplier of every constraint, KKT residual, feasible or not."""
+    notes: list[str]
+    """In plain words: why limits are broken, if they are; why training ended early, if it did."""
+    rows: list[Row]
+    """One dictionary an evaluated round, as in metrics.jsonl."""
+    state: State
+    privacy: Row = field(default_factory=dict)
+    """What was spent: epsilon, delta, how counted and on what assumption; without noise {}."""
+
+    @property
+    def feasible(self) -> bool:
+        """All constraints hold on the full training data."""
+        return bool(self.certificate["feasible"])
+
+    @property
+    def kkt_residual(self) -> float:
+        """How far the returned model is from a KKT point."""
+        return float(self.certificate["kkt_residual"])
+
+    def plot(self, **others: Result) -> Figure:
+        """The curves as a matplotlib figure, with limits and the returned model; beside `others`.
+
+        `result.plot(unconstrained=twin).savefig("curves.png")` draws two results.
+        """
+        from fedssca.run.show import figure
+
+        return figure({"result": self, **others})
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The rows as a table; a constraint named fnr has the columns constraint_fnr (F_m, its
+        limit subtracted), slack_fnr and multiplier_fnr.
+        """
+        from fedssca.run.show import frame
+
+        return frame(self)
+
+    def _repr_html_(self) -> str:
+        from fedssca.run.show import html
+
+        return html(self)
+
+
+def simulate(
+    problem: Problem,
+    clients: Rows | Columns | Streams | Sequence[Mapping[str, np.ndarray]],
+    algorithm: Algorithm,
+    rounds: int,
+    seed: int = 0,
+    *,
+    test: Mapping[str, np.ndarray] | None = None,
+    evaluate_every: int = 10,
+    evaluate_at: Sequence[int] = (),
+    runtime: Callable[[Problem, Rows | Columns, Algorithm, int], Runtime] = Fused,
+    judge: Evaluator | None = None,
+    wire: Callable[[Problem, Rows | Columns, Algorithm], Traffic] = traffic,
+    probes: int = 0,
+    resume: Checkpoint | None = None,
+    earlier: Sequence[Row] = (),
+    on_row: Callable[[Row], None] | None = None,
+    checkpoint_every: int = 0,
+    on_checkpoint: Callable[[Checkpoint], None] | None = None,
+) -> Result:
+    """Train for `rounds` rounds: T - 1 updates, as the paper counts them.
+
+    `clients` are rows (or columns) of data; a list of {"x": ..., "y": ...} means one client each.
+    The same seed gives the same batches, and the same bits, on every run. `evaluate_at` lists
+    rounds to evaluate instead of every `evaluate_every`-th; `judge` evaluates, in place of a new
+    one for `clients` and `test`; `wire` says what a round sends. `probes` messages were
+    spent on calibration and are counted; `resume` goes on from a checkpoint whose rows were
+    `earlier`; `on_row` and `on_checkpoint` see rows and checkpoints as they come.
+
+    `Streams` are evaluated on their held-out rows and have a `runtime` of their own. Nothing is
+    drawn, so the seed does not matter. A stream cannot be rewound: `resume` goes on with the rows
+    that come next. When a source ends, training does too, and `Result.notes` says so.
+    """
+    if rounds < 1:
+        raise UserError(f"rounds = {rounds}: at least 1 is needed")
+    if not 0 <= seed < 2**63:
+        raise UserError(f"seed = {seed}: it must be a whole number from 0 to 2^63 - 1")
+    if evaluate_every < 1:
+        raise UserError(f"evaluate_every = {evaluate_every}: it must be at least 1")
+    stream, parties, judged = _parties(problem, clients, algorithm)
+    if stream and runtime is not Fused:
+        raise UserError("clients that stream have a runtime of their own: leave runtime out")
+    engine = stream or runtime(problem, parties, algorithm, seed)
+    judge = judge or evaluator(problem, judged, test)
+    round_ = wire(problem, parties, algorithm)
+    probing = wire(problem, parties, probe(problem, algorithm.batch)) if probes else round_
+    at = resume or Checkpoint(algorithm.init(problem.start), Keeper(), 0.0)
+    begun, last, keeper = time.perf_counter() - at.seconds, rounds - 1, replace(at.keeper)
+    rows, ledger = list(earlier), algorithm.noise.ledger if algorithm.noise else None
+    chosen = {last}.union(evaluate_at or range(0, last, evaluate_every))
+
+    def observe(state: State) -> bool:
+        done = int(state.round)
+        over = stream is not None and stream.ended is not None
+        if (done in chosen or over) and _new(rows, done):
+            row = state_row(state) | judge.row(state.w) | _sent(round_, done, probing, probes)
+            if ledger:
+                row["epsilon"] = ledger.spent(done)
+            rows.append(row | {"seconds": time.perf_counter() - begun})
+            _check_finite(rows[-1])
+            keeper.see(state.w, rows[-1])
+            if on_row:
+                on_row(rows[-1])
+        due = checkpoint_every and (done % checkpoint_every == 0 or done == last or over)
+        if on_checkpoint and due:
+            on_checkpoint(Checkpoint(state, replace(keeper), time.perf_counter() - begun))
+        return over
+
+    first = int(at.state.round)
+    stops = chosen.union(range(0, last, checkpoint_every) if checkpoint_every else ())
+    first_stop = 0 if resume is None else first + 1
+    ahead = sorted(stop for stop in stops if first_stop <= stop <= last)
+    state = run(engine, at.state, ahead, observe)
+    result = conclude(problem, judge, None if ledger else keeper, state, rows)
+    notes = _end(stream, int(state.round), last) + result.notes
+    if ledger:
+        return replace(result, notes=[COVERED, *notes], privacy=ledger.report(int(state.round)))
+    return replace(result, notes=notes)
+
+
+def conclude(
+    problem: Problem, judge: Evaluator, keeper: Keeper | None, state: State, rows: list[Row]
+) -> Result:
+    """Choose the model to return, and prove or explain.
+
+    Without a keeper it is the last one: a choice by exact values would tell of the data.
+    """
+    w, row, passes, notes = state.w, rows[-1], 0, []
+    if problem.constraints and keeper is None and not feasible(row):
+        notes = explain(problem, rows, row)
+    elif problem.constraints and keeper is not None:
+        if keeper.last is None or early(keeper.last[1], rows[-1]["round"]):
+            passes = restore(judge, keeper, state.w, rows[-1])
+        if keeper.best is not None:
+            w, row, more = refine(judge, keeper, state.w)
+            passes += more
+            if keeper.last and early(keeper.last[1], rows[-1]["round"]):
+                notes = [
+                    f"the returned model is that of round {row['round']}, hardly trained: later "
+                    "ones broke a limit; train longer, use a larger batch, or relax the limit"
+                ]
+        elif keeper.least is not None:
+            w, row = keeper.least
+            notes = explain(problem, rows, row)
+    certificate = certify(problem, judge, w, row, rows[-1]["slack"], rows[-1]["multipliers"])
+    certificate["returned"] = {"round": row.get("round"), "search_passes": passes}
+    kept = {name: row[name] for name in rows[-1] if name in row and name not in OWN}
+    return Result(
+        w=np.asarray(w),
+        params=problem.unravel(w),
+        last=np.asarray(state.w),
+        final=rows[-1] | kept,
+        certificate=certificate,
+        notes=notes,
+        rows=rows,
+        state=jax.device_get(state),
+    )
+
+
+COVERED = (
+    "epsilon covers the iterates, so also the returned model, which is the last of them; it does "
+    "not cover the metrics, the certificate and these notes, computed from exact data"
+)
+
+OWN = {
+    "round",
+    "slack",
+    "multipliers",
+    "bytes_up",
+    "bytes_down",
+    "bytes_peer",
+    "seconds",
+    "epsilon",
+}
+"""What describes the run as a whole, not the model that it returns."""
+
+
+def _parties(
+    problem: Problem,
+    clients: Rows | Columns | Streams | Sequence[Mapping[str, np.ndarray]],
+    algorithm: Algorithm,
+) -> tuple[Streaming | None, Rows | Columns, Rows | Columns]:
+    """The stream if it is one, who takes part, and the rows on which models are judged."""
+    if isinstance(clients, Streams):
+        return Streaming(problem, clients, algorithm), clients.sample, clients.check
+    parties = clients if isinstance(clients, Rows | Columns) else Rows.of(clients)
+    return None, parties, parties
+
+
+def _new(rows: Sequence[Row], done: int) -> bool:
+    """This round is not evaluated yet (it is if a stream ends right after an evaluation)."""
+    return not rows or bool(rows[-1]["round"] != done)
+
+
+def _end(stream: Streaming | None, done: int, last: int) -> list[str]:
+    """What ended the training early, if anything did."""
+    if stream is None or stream.ended is None:
+        return []
+    client, rows = stream.ended
+    return [
+        f"client {client}'s rows ended after {rows:,} rows, in round {done + 1:,} of {last:,}: "
+        f"the model was trained for {done:,} rounds; give it more rows or ask for fewer rounds"
+    ]
+
+
+def _check_finite(row: Row) -> None:
+    bad = [name for name, value in row.items() if not np.isfinite(value).all()]
+    if bad:
+        raise UserError(
+            f"training diverged: {bad[0]} is {row[bad[0]]} at round {row['round']}; "
+            "use a larger tau or smaller step sizes"
+        )
+
+
+def _sent(wire: Traffic, rounds: int, probing: Traffic, probes: int) -> Row:
+    return {
+        f"bytes_{way}": getattr(wire, way) * rounds + getattr(probing, way) * probes
+        for way in Traffic._fields
+    }

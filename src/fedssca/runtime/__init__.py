@@ -1,1 +1,0 @@
-"""Where rounds happen: one compiled program, in-process messages, or machines."""

@@ -1,0 +1,1 @@
+"""Studies of the product: the paper reproduced, benchmarks, and the privacy audit."""

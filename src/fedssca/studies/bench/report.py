@@ -1,0 +1,182 @@
+"""Tables, figures and files of `fedssca bench`; they read results, never live objects."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedssca.errors import UserError
+from fedssca.run.curves import COLOURS, DASHES
+
+__all__ = ["print_found", "save"]
+
+Found = Mapping[str, Any]
+MARKERS = "os^DvPX"
+LABELS = {
+    "batch": "batch B",
+    "clients": "clients I",
+    "hidden": "hidden units (d = 794 x)",
+    "limits": "limits M",
+}
+
+
+def print_found(found: Found) -> None:
+    """All tables, in 80 columns."""
+    console = Console()
+    if "limit" in found:
+        pairs = [(f"B = {b}", f"{ratio:.2f}") for b, ratio in found["limit"].items()]
+        _table(console, "a round / its two matrix products", ("batch", "ratio"), pairs)
+        if started := found.get("start_of_a_million_clients"):
+            console.print(f"1,000,000 clients, start to first round: {started:.1f} s")
+        costs = [(name, f"{ratio:.2f}") for name, ratio in found["costs"].items()]
+        _table(console, "what extras cost, with / without", ("extra", "ratio"), costs)
+        for name, row in found["compile"].items():
+            said = f"failed: {row}"
+            if name != "failed":
+                said = f"{row['first_round']:.2f} s, {row['process']:.1f} s with start of Python"
+            console.print(f"compile and run one round, {name} cache: {said}", highlight=False)
+    if "peers" in found:
+        kept = {k: v for k, v in found["peers_details"].items() if k not in found["peers_failed"]}
+        heads = ("framework", "ms / round", "ratio", "spread", "start-up", "loss")
+        title = "FedSGD, ten clients, B = 10"
+        lines = [_peer(name, row, found["peers"].get(name)) for name, row in kept.items()]
+        _table(console, title, heads, lines)
+        for name, row in kept.items():
+            if tried := row.get("variants"):
+                said = "; ".join(f"{way} {seconds * 1e3:.3g} ms" for way, seconds in tried.items())
+                console.print(f"{name}, ways tried: {said}", highlight=False, markup=False)
+        for name, why in found["peers_failed"].items():
+            console.print(f"[red]{name}[/]: {escape(why)}", highlight=False, soft_wrap=True)
+    if "growth" in found:
+        rows = [
+            (LABELS[r["axis"]], f"{r['value']}", r["line"], f"{r['median'] * 1e3:.3g}")
+            for r in found["growth"]
+        ]
+        _table(console, "how a round grows", ("axis", "value", "line", "ms / round"), rows)
+
+
+def _peer(name: str, row: Found, ratio: float | None) -> tuple[str, ...]:
+    return (
+        f"{name} ({row['variant']})" if row.get("variant") else name,
+        f"{row['seconds'] * 1e3:.3g}",
+        "1" if ratio is None else f"{ratio:.3g}",
+        f"{row['spread']:.0%}",
+        f"{row['startup']:.1f} s",
+        f"{row['loss']:.4f}",
+    )
+
+
+def _table(
+    console: Console, title: str, heads: Iterable[str], rows: Iterable[Iterable[str]]
+) -> None:
+    table = Table(
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        min_width=min(len(title), 80),
+    )
+    for number, head in enumerate(heads):
+        table.add_column(head, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console.print(table)
+
+
+def save(found: Found, out: Path) -> list[Path]:
+    """bench.json, and for every section a CSV and a PNG."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "bench.json").write_text(json.dumps(found, indent=1))
+        written = [out / "bench.json"]
+        if "limit" in found:
+            timings = found["seconds"] | found["costs_seconds"]
+            written.append(_csv(out / "limit.csv", timings))
+            bars = {
+                f"a round / its products, B = {b}": ratio for b, ratio in found["limit"].items()
+            }
+            written.append(_bars(out / "limit.png", bars | found["costs"], "ratio", log=False))
+        if "peers" in found:
+            written.append(_csv(out / "peers.csv", found["peers_details"]))
+            title = "seconds a round / ours (log scale)"
+            written.append(_bars(out / "peers.png", found["peers"], title, log=True))
+        if "growth" in found:
+            rows = {str(n): row for n, row in enumerate(found["growth"])}
+            written += [_csv(out / "growth.csv", rows), _lines(out / "growth.png", found["growth"])]
+    except OSError as error:
+        raise UserError(
+            f"cannot write to {out}: {error.strerror or error}; choose another --out"
+        ) from error
+    return written
+
+
+def _csv(path: Path, rows: Mapping[str, Found]) -> Path:
+    keys = ("axis", "value", "line", "seconds", "best", "median", "spread", "startup", "loss")
+    used = [key for key in keys if any(key in row for row in rows.values())]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["name", *used])
+        writer.writerows([name, *(row.get(key, "") for key in used)] for name, row in rows.items())
+    return path
+
+
+def _bars(path: Path, values: Mapping[str, float], label: str, *, log: bool) -> Path:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 1.2 + 0.35 * max(1, len(values))), layout="constrained")
+    axis = figure.subplots()
+    bars = axis.barh(list(values), list(values.values()), color=COLOURS[0])
+    axis.bar_label(bars, fmt="%.3g", padding=3)
+    axis.axvline(1.0, color="black", linewidth=1.0)
+    if log and values:
+        axis.set_xscale("log")
+    axis.margins(x=0.15)
+    axis.set_xlabel(label)
+    axis.invert_yaxis()
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, format="png", dpi=120)
+    return path
+
+
+def _lines(path: Path, rows: Iterable[Found]) -> Path:
+    from matplotlib.figure import Figure
+
+    table = list(rows)
+    axes = list(dict.fromkeys(row["axis"] for row in table))
+    shared = list(dict.fromkeys(row["line"] for row in table if row["axis"] != "limits"))
+    figure = Figure(figsize=(4.2 * len(axes), 4.0), layout="constrained")
+    for panel, name in zip(figure.subplots(1, len(axes), squeeze=False)[0], axes, strict=True):
+        lines = list(dict.fromkeys(row["line"] for row in table if row["axis"] == name))
+        for line in lines:
+            number = (shared if line in shared else lines).index(line) % len(COLOURS)
+            own = [r for r in table if r["axis"] == name and r["line"] == line]
+            style = {"color": COLOURS[number], "linestyle": DASHES[number % len(DASHES)]}
+            values = [row["value"] for row in own], [row["median"] for row in own]
+            panel.plot(*values, marker=MARKERS[number], label=line, **style)
+        ticks = sorted({row["value"] for row in table if row["axis"] == name})
+        panel.set_xscale("symlog" if name == "limits" else "log")
+        panel.set_xticks(ticks, [_short(tick) for tick in ticks])
+        panel.minorticks_off()
+        panel.set_yscale("log")
+        panel.set(xlabel=LABELS[name], ylabel="seconds a round")
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.legend(frameon=False)
+    figure.savefig(path, format="png", dpi=120)
+    return path
+
+
+def _short(number: int) -> str:
+    for unit, name in ((1_000_000, "M"), (1_000, "k")):
+        if number >= unit:
+            return f"{number / unit:.3g}{name}"
+    return str(number)

@@ -1,0 +1,141 @@
+"""Finished runs on disk: a file a run, put in place whole, tied to the code that made it."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fedssca.errors import UserError
+from fedssca.run.config import Config, render
+
+__all__ = ["Cache", "fingerprint", "run_key"]
+
+Row = dict[str, Any]
+ROOT = "fedssca.studies.reproduce.runs"
+PACKAGE = Path(__file__).parents[2]
+
+
+def run_key(task: str, config: Config, evaluate_at: Sequence[int], data: str) -> str:
+    """Names one run: its config with the seed, the evaluated rounds, the data's own digest."""
+    placeless = replace(config, data=replace(config.data, dir="", path=""))
+    text = f"{task}\n{render(placeless)}\n{list(evaluate_at)}\n{data}\n"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def fingerprint() -> str:
+    """The code that decides the numbers: what `runs.py` imports, and the libraries' versions.
+
+    Comments, layout and docstrings do not count.
+    """
+    digest = hashlib.sha256()
+    for name in ("jax", "jaxlib", "numpy"):
+        digest.update(f"{name} {version(name)}\n".encode())
+    for module, tree in sorted(_imported(ROOT).items()):
+        digest.update(f"{module}\n{ast.dump(_bare(tree))}\n".encode())
+    return digest.hexdigest()[:12]
+
+
+def _imported(root: str) -> dict[str, ast.Module]:
+    """The modules of this package that `root` imports, directly or not, parsed."""
+    found: dict[str, ast.Module] = {}
+    ahead = [root]
+    while ahead:
+        name = ahead.pop()
+        path = PACKAGE.joinpath(*name.split(".")[1:])
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if name in found or name == "fedssca" or not file.is_file():
+            continue
+        found[name] = ast.parse(file.read_text())
+        for node in ast.walk(found[name]):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                ahead += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                ahead += [alias.name for alias in node.names]
+        ahead = [name for name in ahead if name.startswith("fedssca.")]
+    return found
+
+
+def _bare(tree: ast.Module) -> ast.Module:
+    """Without strings that stand as statements: docstrings."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [  # type: ignore[attr-defined]
+                line
+                for line in body
+                if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+            ]
+    return tree
+
+
+class Cache:
+    """`<key>-<fingerprint>.json` in one folder."""
+
+    def __init__(self, folder: Path, code: str) -> None:
+        self.folder, self.code = folder, code
+
+    def create(self) -> None:
+        """Make the folder and see that it can be written to."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe = self.folder / f".probe-{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {self.folder}: {error.strerror or error}; "
+                "choose another folder with --out or --cache"
+            ) from error
+
+    def get(self, key: str) -> Row | None:
+        """The run, or None where it is absent, damaged or of another version of the code."""
+        try:
+            stored = json.loads(self._file(key).read_text())
+            run: Row = stored["run"]
+            whole = stored["sha256"] == _digest(run) and stored["key"] == key
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return run if whole else None
+
+    def put(self, key: str, run: Row, about: Row) -> None:
+        """Store a run; a reader sees all of it or nothing. `about` is for people."""
+        file = self._file(key)
+        draft = file.with_name(f".{file.name}.{os.getpid()}.part")
+        text = json.dumps({"key": key, "sha256": _digest(run), "about": about, "run": run})
+        try:
+            with open(draft, "w") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(draft, file)
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {self.folder}: {error.strerror or error}; free space or choose "
+                "another folder with --cache; finished runs are kept"
+            ) from error
+        finally:
+            with suppress(OSError):
+                draft.unlink()
+
+    def outdated(self, keys: Iterable[str]) -> int:
+        """How many of the runs are there, but of another version of the code only."""
+        there: dict[str, set[str]] = {}
+        for path in self.folder.glob("*-*.json"):
+            key, _, code = path.stem.partition("-")
+            there.setdefault(key, set()).add(code)
+        return sum(bool(there.get(key)) and self.code not in there[key] for key in set(keys))
+
+    def _file(self, key: str) -> Path:
+        return self.folder / f"{key}-{self.code}.json"
+
+
+def _digest(run: Row) -> str:
+    return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()

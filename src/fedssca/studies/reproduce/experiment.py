@@ -1,0 +1,281 @@
+"""A panel as one TOML: what is drawn, the runs behind it, the statements that are judged.
+
+title, figure     in words, and where the paper shows it
+kind              "trajectory": `quantity` over the rounds
+                  "tradeoff":   rounds to the test accuracy `target` against samples a round
+                  "sweep":      |w|^2 against training cost, one point a value of a swept key
+                  "identity":   Algorithm 1 against its own momentum recursion
+curves, compare   other panels whose curves are drawn, or only compared with
+[base]            a run, as in docs/config.md
+[[curve]]         label, group (its colour), `set` (what differs from the base); optional: extra
+                  (not of the paper), model ("last" or "returned"), sweep = {key, values, symbol}
+[[statement]]     text, where the paper says it, check and its options: see verdict.py
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fedssca.errors import UserError
+from fedssca.run.config import Config, nearest, parse
+from fedssca.run.config import read as read_text
+from fedssca.studies.reproduce.verdict import CHECKS
+
+__all__ = ["Curve", "Experiment", "Statement", "known", "read"]
+
+KINDS = ("trajectory", "tradeoff", "sweep", "identity")
+MODELS = ("last", "returned")
+QUANTITIES = ("train_cost", "test_accuracy", "norm_sq", "objective")
+Number = (int, float)
+SHEET: dict[str, Any] = {
+    "title": str,
+    "figure": str,
+    "kind": str,
+    "quantity": str,
+    "target": Number,
+    "curves": list,
+    "compare": list,
+    "base": dict,
+    "curve": list,
+    "statement": list,
+}
+CURVE: dict[str, Any] = {
+    "label": str,
+    "group": str,
+    "set": dict,
+    "model": str,
+    "extra": bool,
+    "sweep": dict,
+}
+SWEEP: dict[str, Any] = {"key": str, "values": [Number], "symbol": str}
+STATEMENT: dict[str, Any] = {"text": str, "where": str, "check": str}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run of the panel, over all its seeds."""
+
+    label: str
+    group: str
+    config: Config
+    series: str
+    """The line of the figure that it belongs to: of a sweep every value is a Curve."""
+    model: str = "last"
+    """Which point counts at the end: w(T), or the model that the run returns."""
+    extra: bool = False
+    """Not of the paper."""
+    swept: float | None = None
+    drawn: bool = True
+    task: str = "train"
+
+    @property
+    def work(self) -> int:
+        """Samples a client goes through in a round: B x E."""
+        return self.config.algorithm.batch * self.config.algorithm.local_steps
+
+    @property
+    def limit(self) -> float:
+        """U, the first limit."""
+        return self.config.problem.constraint[0].limit
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What the paper says, and how it is judged."""
+
+    text: str
+    where: str
+    check: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One panel."""
+
+    name: str
+    source: str
+    """What to call it on the command line: its name, or the path of the user's own file."""
+    title: str
+    figure: str
+    kind: str
+    quantity: str
+    target: float
+    curves: tuple[Curve, ...]
+    statements: tuple[Statement, ...]
+
+    @property
+    def drawn(self) -> list[Curve]:
+        """The curves of the figure itself."""
+        return [curve for curve in self.curves if curve.drawn]
+
+
+def folder() -> Path:
+    """Where the panels are: in the installed package, or at the root of the repository."""
+    package = Path(__file__).parents[2]
+    inside = package / "experiments"
+    return inside if inside.is_dir() else package.parents[1] / "experiments"
+
+
+def known() -> list[str]:
+    """The names of all panels."""
+    return sorted(path.stem for path in folder().glob("*.toml"))
+
+
+def read(name: str) -> Experiment:
+    """The panel of that name, or in the file at that path."""
+    if name.endswith(".toml"):
+        return _read(Path(name), ())
+    if name not in known():
+        names = sorted(known(), key=lambda k: (-difflib.SequenceMatcher(None, name, k).ratio(), k))
+        raise UserError(f"no figure is named {name!r}: known are {', '.join(names)}, all")
+    return _read(folder() / f"{name}.toml", ())
+
+
+def _read(path: Path, above: tuple[Path, ...]) -> Experiment:
+    where = path.name
+    try:
+        sheet = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{where} is not valid TOML: {error}") from error
+    _check(sheet, SHEET, where, needed=("title", "kind"))
+    if sheet["kind"] not in KINDS:
+        raise UserError(f"{where}: kind = {sheet['kind']!r}: {nearest(sheet['kind'], KINDS)}")
+    _check_quantity(sheet.get("quantity", "train_cost"), f"{where}: quantity")
+    own = [c for entry in sheet.get("curve", ()) for c in _curves(entry, sheet, where)]
+    others = [_borrowed(n, path, (*above, path), True) for n in sheet.get("curves", ())]
+    unseen = [_borrowed(n, path, (*above, path), False) for n in sheet.get("compare", ())]
+    curves = {c.label: c for group in (*unseen, *others, own) for c in group}
+    if not curves:
+        raise UserError(f"{where} has no curves: add [[curve]] entries, or curves = [a panel]")
+    return Experiment(
+        name=path.stem,
+        source=path.stem if path.parent == folder() else str(path),
+        title=sheet["title"],
+        figure=sheet.get("figure", ""),
+        kind=sheet["kind"],
+        quantity=sheet.get("quantity", "train_cost"),
+        target=float(sheet.get("target", 0.9)),
+        curves=tuple(curves.values()),
+        statements=tuple(
+            _statement(entry, list(curves.values()), where) for entry in sheet.get("statement", ())
+        ),
+    )
+
+
+def _borrowed(name: Any, path: Path, above: tuple[Path, ...], drawn: bool) -> list[Curve]:
+    """The curves of another panel: of the same folder, or else one of the paper's."""
+    beside = path.with_name(f"{name}.toml")
+    target = beside if beside.is_file() else folder() / f"{name}.toml"
+    if not target.is_file():
+        raise UserError(f"{path.name}: there is no panel {name!r}: {nearest(str(name), known())}")
+    if target in above:
+        raise UserError(f"{path.name}: its curves come, by way of {name!r}, from itself")
+    return [replace(c, drawn=drawn) for c in _read(target, above).curves if c.drawn]
+
+
+def _curves(entry: Any, sheet: dict[str, Any], where: str) -> list[Curve]:
+    """One [[curve]]: a run, or with `sweep` a run for every value."""
+    _check(entry, CURVE, f"{where}: a [[curve]]", needed=("label", "group"))
+    label, sweep = entry["label"], entry.get("sweep")
+    place = f"{where}, curve {label!r}"
+    if (model := entry.get("model", "last")) not in MODELS:
+        raise UserError(f"{place}: model = {model!r}: {nearest(model, MODELS)}")
+    text = tomli_w.dumps(_merged(sheet.get("base", {}), entry.get("set", {})))
+
+    def curve(name: str, settings: list[str], value: float | None) -> Curve:
+        try:
+            config = parse(text, settings)
+        except UserError as error:
+            raise UserError(f"{place}: {error}") from error
+        task = "identity" if sheet["kind"] == "identity" else "train"
+        extra = entry.get("extra", False)
+        return Curve(name, entry["group"], config, label, model, extra, value, task=task)
+
+    if sweep is None:
+        return [curve(label, [], None)]
+    _check(sweep, SWEEP, f"{place}: sweep", needed=("key", "values"))
+    symbol = sweep.get("symbol", sweep["key"])
+    return [
+        curve(f"{label}, {symbol}={value:g}", [f"{sweep['key']}={value}"], float(value))
+        for value in sweep["values"]
+    ]
+
+
+def _statement(entry: Any, curves: list[Curve], where: str) -> Statement:
+    """One [[statement]], its options checked against what its check knows and the curves there."""
+    place = f"{where}: a [[statement]]"
+    kind = entry.get("check") if isinstance(entry, dict) else None
+    if kind not in CHECKS:
+        raise UserError(f"{place}: check = {kind!r}: {nearest(str(kind), CHECKS)}")
+    allowed = CHECKS[kind].options
+    _check(entry, STATEMENT | allowed, place, needed=("text", *CHECKS[kind].needed))
+    options = {key: value for key, value in entry.items() if key not in STATEMENT}
+    names = {
+        "curve": [c.label for c in curves],
+        "series": [c.series for c in curves],
+        "group": [c.group for c in curves],
+        "order": [c.label for c in curves],
+    }
+    for key in names.keys() & options.keys():
+        for name in _flat(options[key]):
+            if name not in names[key]:
+                hint = nearest(name, set(names[key]))
+                raise UserError(f"{place}: {key} = {name!r} is no {key} of this panel: {hint}")
+    _check_quantity(options.get("by", "train_cost"), f"{place}: by")
+    for name in (options[key] for key in ("curve", "series") if key in options):
+        named = [c for c in curves if name in (c.label, c.series)]
+        if kind in ("keeps", "steers") and not all(c.config.problem.constraint for c in named):
+            raise UserError(f"{place}: {kind} needs a constraint, {name!r} has none")
+    for work in options["at"] if kind == "fewest" else ():
+        if len({c.group == options["group"] for c in curves if c.work == work}) < 2:
+            raise UserError(f"{place}: at = {work}: no two groups have curves with that B x E")
+    return Statement(entry["text"], entry.get("where", ""), kind, options)
+
+
+def _check_quantity(name: str, where: str) -> None:
+    if name not in QUANTITIES:
+        raise UserError(f"{where} = {name!r}: {nearest(name, QUANTITIES)}")
+
+
+def _check(table: Any, kinds: Mapping[str, Any], where: str, needed: Iterable[str] = ()) -> None:
+    """Every key is known and of its type, and none is missing."""
+    if not isinstance(table, dict):
+        raise UserError(f"{where} must be a table with keys {', '.join(kinds)}")
+    for key, value in table.items():
+        if key not in kinds:
+            raise UserError(f"{where}: unknown key {key!r}: {nearest(key, kinds)}")
+        if not _fits(value, kinds[key]):
+            words = {str: "a string", list: "a list", dict: "a table", bool: "true or false"}
+            many = isinstance(kinds[key], list)
+            kind = "a list of numbers" if many else words.get(kinds[key], "a number")
+            raise UserError(f"{where}: {key} = {value!r}: it must be {kind}")
+    if missing := [key for key in needed if key not in table]:
+        raise UserError(f"{where} lacks {', '.join(missing)}")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if isinstance(kind, list):
+        return isinstance(value, list) and all(_fits(each, kind[0]) for each in value)
+    return isinstance(value, kind) and not (isinstance(value, bool) and kind is Number)
+
+
+def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the keys of `more`, table by table."""
+    out = dict(base)
+    for key, value in more.items():
+        old = out.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        out[key] = _merged(old, value) if both and old is not None else value
+    return out
+
+
+def _flat(names: Any) -> list[str]:
+    return [n for part in names for n in _flat(part)] if isinstance(names, list) else [str(names)]

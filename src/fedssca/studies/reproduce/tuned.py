@@ -1,0 +1,174 @@
+"""The second opinion: what becomes of the paper's statements when every method is tuned alike.
+
+One race for each way to share out the data: all methods, with every (B, E) of the panels' curves.
+A statement about who is faster is judged again, by the rounds that tuned methods need to each of
+the accuracies `race.TARGETS`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+from fedssca.studies.reproduce.experiment import Curve, Experiment, Statement
+from fedssca.studies.reproduce.measure import Measured
+from fedssca.studies.reproduce.pages import Origin, put
+from fedssca.studies.reproduce.plan import data_mark
+from fedssca.studies.reproduce.race import TARGETS, Entry, Outcome, race
+from fedssca.studies.reproduce.race_run import Progress, open_cache, side_by_side
+from fedssca.studies.reproduce.race_table import draw, table, verdict
+from fedssca.studies.reproduce.verdict import Finding, Opinion
+
+__all__ = ["METHODS", "families", "opinion", "race_family", "write_race"]
+
+METHODS = ("ssca", "sgd", "momentum")
+Row = dict[str, Any]
+
+
+def families(panels: Sequence[Experiment]) -> dict[str, list[Curve]]:
+    """The curves that can be tuned alike, by who holds what: "sample", "feature"."""
+    out: dict[str, list[Curve]] = {}
+    for panel in panels:
+        for curve in panel.curves if panel.kind in ("trajectory", "tradeoff") else ():
+            if not curve.config.problem.constraint and curve.config.algorithm.name in METHODS:
+                out.setdefault(curve.config.data.split, []).append(curve)
+    return out
+
+
+def entries(curves: Sequence[Curve]) -> list[Entry]:
+    """Every method with every (B, E) among the curves; smaller loads may take more rounds."""
+    shapes = {(c.config.algorithm.batch, c.config.algorithm.local_steps): c.work for c in curves}
+    ordered = sorted(shapes, key=lambda shape: (shapes[shape], shape[1]))
+    total = curves[0].config.algorithm.rounds
+
+    def rounds(load: int) -> int:
+        return total if load < 100 else 3 * total // 10 if load < 6000 else total // 10
+
+    return [Entry(m, b, e, max(2, rounds(b * e))) for m, (b, e) in product(METHODS, ordered)]
+
+
+def race_family(
+    curves: Sequence[Curve], folder: Path, trials: int, runs: int, jobs: int, progress: Progress
+) -> list[Outcome]:
+    """Tune and race all methods for one family of curves; what the folder holds is used again."""
+    base = curves[0].config
+    crew = functools.partial(side_by_side, jobs=jobs)
+    mark = data_mark(base)
+    return race(
+        base,
+        entries(curves),
+        open_cache(folder),
+        mark=mark,
+        trials=trials,
+        runs=runs,
+        crew=crew,
+        progress=progress,
+    )
+
+
+def opinion(outcomes: Sequence[Outcome]) -> Opinion:
+    """A judge of statements for tuned methods; None where a statement is not about speed."""
+    found = {(o.entry.method, o.entry.batch, o.entry.steps, o.target): o for o in outcomes}
+
+    def raced(curve: Curve, target: float) -> Outcome | None:
+        """How the curve's method did; None: it was not raced."""
+        chosen = curve.config.algorithm
+        limited = bool(curve.config.problem.constraint)
+        key = (chosen.name, chosen.batch, chosen.local_steps, target)
+        return None if limited else found.get(key)
+
+    def again(statement: Statement, curves: Mapping[str, Measured]) -> Finding | None:
+        won: list[str] = []
+        lost: list[str] = []
+        for quick, slow in _pairs(statement, {n: m.curve for n, m in curves.items()}):
+            both = [(t, raced(quick, t), raced(slow, t)) for t in TARGETS]
+            seen = [(t, *pair) for t, a, b in both if a and b and (pair := _times(a, b))]
+            if not seen:
+                return None
+            line = f"{quick.label} / {slow.label}: " + ", ".join(
+                f"{t:.0%} {_told(a)}/{_told(b)}" for t, a, b in seen
+            )
+            (won if all(a <= b for _, a, b in seen) else lost).append(line)
+        if not won and not lost:
+            return None
+        summary = f"{len(won)} of {len(won) + len(lost)} comparisons hold at every accuracy"
+        return Finding(not lost, summary, (*lost, *won))
+
+    return again
+
+
+def _times(one: Outcome, two: Outcome) -> tuple[float, float] | None:
+    """Rounds that two methods needed, infinite where not every run got there.
+
+    None where that tells nothing: neither did, or the one that did took longer than the other was
+    tried for.
+    """
+    a, b = (o.mean if o.sure else math.inf for o in (one, two))
+    known = [o.entry.rounds for o, rounds in ((one, a), (two, b)) if rounds == math.inf]
+    return None if min(a, b) == math.inf or any(min(a, b) > tried for tried in known) else (a, b)
+
+
+def _pairs(statement: Statement, curves: Mapping[str, Curve]) -> Iterator[tuple[Curve, Curve]]:
+    """(said to be faster, said to be slower)."""
+    options = statement.options
+    if statement.check == "faster":
+        levels = [[p] if isinstance(p, str) else p for p in options["order"]]
+        for one, two in pairwise(levels):
+            yield from ((curves[a], curves[b]) for a in one for b in two)
+    if statement.check == "fewest" and not options.get("beaten"):
+        for load in options["at"]:
+            here = [c for c in curves.values() if c.work == load]
+            own = [c for c in here if c.group == options["group"]]
+            yield from ((a, b) for a in own for b in here if b.group != options["group"])
+
+
+def _told(rounds: float) -> str:
+    return f"{rounds:.0f}" if math.isfinite(rounds) else "never"
+
+
+def write_race(out: Path, split: str, outcomes: Sequence[Outcome], origin: Origin) -> Row:
+    """tuned-SPLIT.csv, .md, .png, .svg and .json; returns what the last one holds."""
+    name = f"tuned-{split}"
+    about: Row = {
+        "name": name,
+        "title": f"every method tuned alike, {split}-based, without constraints",
+        "outcomes": [dataclasses.asdict(o) for o in outcomes],
+        "verdict": verdict(outcomes),
+        **origin._asdict(),
+    }
+    png, svg = io.BytesIO(), io.BytesIO()
+    draw(outcomes, png, svg)
+    first = outcomes[0]
+    runs = max(len(o.rounds) for o in outcomes)
+    page = [
+        f"# {name}: {about['title']}",
+        f"Rounds to a test accuracy. Every method, with every batch size B and number E of local "
+        f"steps, got {first.trials} trials at the same low-discrepancy points on 80 % of the "
+        f"training rows, judged on the other 20 %; for each target its best trial was trained "
+        f"again on all training rows with {runs} other seeds and looked at on the test rows. "
+        "`ssca` with E > 1 is this library's local-step method.",
+        f"![{name}]({name}.png)",
+        "## In words",
+        "\n".join(f"- {line}" for line in about["verdict"]),
+        "## Numbers",
+        table(outcomes).rstrip(),
+        f"MB: all clients, up and down. Again: `{origin.command}`. Code {origin.fingerprint}; "
+        + ", ".join(f"{n} {v}" for n, v in origin.versions.items())
+        + ".",
+    ]
+    for ending, content in {
+        "csv": table(outcomes, "csv").encode(),
+        "png": png.getvalue(),
+        "svg": svg.getvalue(),
+        "md": ("\n\n".join(page) + "\n").encode(),
+        "json": (json.dumps(about, indent=1) + "\n").encode(),
+    }.items():
+        put(out, f"{name}.{ending}", content)
+    return about

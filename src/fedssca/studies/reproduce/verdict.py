@@ -1,0 +1,221 @@
+"""Statements of the paper against what was measured.
+
+faster     order: labels, the fastest first (a list stands for several); at, by
+keeps      curve: the constraint holds at the end, in every run
+fewest     group needs the fewest rounds among curves of equal B x E: at, targets, beaten
+falls      series: |w|^2 falls from point to point as the training cost rises
+steers     series: training cost within a share `within` of U, test accuracy falls as U rises
+identical  curve: largest relative distance between two trajectories at most `within`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fedssca.studies.reproduce.measure import Measured
+
+if TYPE_CHECKING:
+    from fedssca.studies.reproduce.experiment import Experiment, Statement
+
+__all__ = ["CHECKS", "DEFINITION", "Finding", "Opinion", "Verdict", "judge"]
+
+ROUNDS = (100, 200, 500, 999)
+DEFINITION = (
+    "Converges faster: the mean over the runs of the training cost is lower (of the test accuracy: "
+    "higher) at each of the rounds t = 100, 200, 500, 999."
+)
+Found = Mapping[str, Measured]
+Number = (int, float)
+
+
+class Finding(NamedTuple):
+    """The outcome of one check: in a line, and number by number."""
+
+    holds: bool
+    summary: str
+    details: tuple[str, ...] = ()
+
+
+class Verdict(NamedTuple):
+    """A statement, what was measured, and what that says about it."""
+
+    statement: Statement
+    finding: Finding
+    word: str
+
+
+Opinion = Callable[["Statement", Found], Finding | None]
+"""A second judge of statements; None where it has nothing to say."""
+
+
+class Check(NamedTuple):
+    """A kind of check: its function and the options a [[statement]] may give it."""
+
+    function: Callable[..., Finding]
+    options: dict[str, Any]
+    needed: tuple[str, ...]
+
+
+def judge(panel: Experiment, found: Found, again: Opinion | None = None) -> list[Verdict]:
+    """All statements of a panel. `again`: what becomes of them when every method is tuned alike."""
+    verdicts = []
+    for statement in panel.statements:
+        finding = CHECKS[statement.check].function(found, **statement.options)
+        word = "holds" if finding.holds else "does not hold"
+        if (tuned := again(statement, found) if again else None) is not None:
+            if finding.holds and not tuned.holds:
+                word = "holds only at the printed settings"
+            said = (f"tuned alike: {tuned.summary}", *(f"tuned: {d}" for d in tuned.details))
+            finding = finding._replace(details=(*finding.details, *said))
+        verdicts.append(Verdict(statement, finding, word))
+    return verdicts
+
+
+def faster(
+    found: Found,
+    order: Sequence[str | Sequence[str]],
+    at: Sequence[int] = ROUNDS,
+    by: str = "train_cost",
+) -> Finding:
+    """Every curve is ahead of every curve of the next place in `order`, at all rounds `at`."""
+    sign = 1 if by.endswith("cost") else -1
+    levels = [[place] if isinstance(place, str) else list(place) for place in order]
+    won: list[str] = []
+    lost: list[str] = []
+    for quick, slow in ((a, b) for one, two in pairwise(levels) for a in one for b in two):
+        rounds = _common(found[quick], found[slow], at)
+        left, right = ([found[name].at(t, by).mean() for t in rounds] for name in (quick, slow))
+        ahead = sum(sign * a < sign * b for a, b in zip(left, right, strict=True))
+        numbers = ", ".join(f"{a:.3f}/{b:.3f}" for a, b in zip(left, right, strict=True))
+        where = "rounds" if tuple(rounds) == ROUNDS else f"rounds {rounds}"
+        line = f"{quick} ahead of {slow} at {ahead} of {len(rounds)} {where}: {numbers}"
+        (won if ahead == len(rounds) else lost).append(line)
+    count = len(won) + len(lost)
+    summary = f"{len(won)} of {count} comparisons hold at all rounds"
+    if lost:
+        summary += f"; not: {lost[0]}"
+    if count == 1:
+        return Finding(not lost, (won + lost)[0])
+    return Finding(not lost, summary, (*won, *lost))
+
+
+def keeps(found: Found, curve: str) -> Finding:
+    """F(w) <= U at the end of every run."""
+    measured = found[curve]
+    cost, limit = measured.final("train_cost"), measured.curve.limit
+    kept = int((cost <= limit).sum())
+    return Finding(
+        kept == len(cost),
+        f"F = {_spread(cost, '.4f')} against U = {limit:g}: kept in {kept} of {len(cost)} runs; "
+        f"|w|² = {_spread(measured.final('norm_sq'), '.1f')}",
+    )
+
+
+def fewest(
+    found: Found,
+    group: str,
+    at: Sequence[int],
+    targets: Sequence[float] = (0.9, 0.95),
+    beaten: bool = False,
+) -> Finding:
+    """At each B x E in `at`, no curve of equal B x E reaches the accuracy in fewer rounds.
+
+    `beaten`: the opposite, some curve does. An accuracy that none of them reaches does not count.
+    """
+    details, good, cases = [], 0, 0
+    for target in targets:
+        for work in at:
+            rounds = {
+                m.curve.label: m.rounds_to(target).mean()
+                for m in found.values()
+                if m.curve.work == work
+            }
+            own = min(rounds[name] for name in rounds if found[name].curve.group == group)
+            others = {n: r for n, r in rounds.items() if found[n].curve.group != group}
+            rival = min(others, key=lambda name: others[name])
+            if np.isfinite(min(own, others[rival])):  # or else it says nothing about either
+                cases, good = cases + 1, good + (bool(own <= others[rival]) != beaten)
+            details.append(
+                f"{target:.0%} at B×E = {work}: {group} {_rounds(own)}, "
+                f"best other {_rounds(others[rival])} ({rival})"
+            )
+    wanted = "beaten" if beaten else "the fewest rounds"
+    summary = f"{wanted} in {good} of {cases} cases: " + "; ".join(details)
+    return Finding(0 < good == cases, summary)
+
+
+def falls(found: Found, series: str) -> Finding:
+    """|w|^2 against training cost: each next point to the right lies lower."""
+    points = sorted(
+        (float(m.final("train_cost").mean()), float(m.final("norm_sq").mean()))
+        for m in _members(found, series)
+    )
+    steps = [right < left for (_, left), (_, right) in pairwise(points)]
+    numbers = ", ".join(f"({cost:.3f}, {norm:.1f})" for cost, norm in points)
+    return Finding(
+        all(steps), f"falls at {sum(steps)} of {len(steps)} steps; (cost, |w|²): {numbers}"
+    )
+
+
+def steers(found: Found, series: str, within: float = 0.1) -> Finding:
+    """The limit U sets the training cost, and by it the test accuracy."""
+    members = sorted(_members(found, series), key=lambda m: m.curve.limit)
+    limits = np.array([m.curve.limit for m in members])
+    cost = np.array([m.final("train_cost").mean() for m in members])
+    accuracy = np.array([m.final("test_accuracy").mean() for m in members])
+    gap = np.abs(cost - limits)
+    details = tuple(
+        f"U = {u:g}: F = {f:.4f}, |F - U| = {g:.4f}, test accuracy {a:.2%}"
+        for u, f, g, a in zip(limits, cost, gap, accuracy, strict=True)
+    )
+    near = int((gap <= within * limits).sum())
+    return Finding(
+        near == len(limits) and bool((np.diff(accuracy) <= 0).all()),
+        f"F within {within:.0%} of U at {near} of {len(limits)} limits, largest |F - U| "
+        f"{gap.max():.4f}; accuracy {accuracy[0]:.2%} to {accuracy[-1]:.2%}",
+        details,
+    )
+
+
+def identical(found: Found, curve: str, within: float) -> Finding:
+    """Two trajectories of the same method, written in two ways."""
+    measured = found[curve]
+    far = max(measured.at(t, "distance").max() for t in measured.rounds)
+    text = f"largest |w - w'| / |w| up to round {measured.rounds[-1]}: {far:.1e}"
+    return Finding(bool(far <= within), f"{text} (at most {within:g} wanted)")
+
+
+CHECKS: dict[str, Check] = {
+    "faster": Check(faster, {"order": list, "at": [Number], "by": str}, ("order",)),
+    "keeps": Check(keeps, {"curve": str}, ("curve",)),
+    "fewest": Check(
+        fewest, {"group": str, "at": [Number], "targets": [Number], "beaten": bool}, ("group", "at")
+    ),
+    "falls": Check(falls, {"series": str}, ("series",)),
+    "steers": Check(steers, {"series": str, "within": Number}, ("series",)),
+    "identical": Check(identical, {"curve": str, "within": Number}, ("curve", "within")),
+}
+
+
+def _common(one: Measured, two: Measured, at: Sequence[int]) -> list[int]:
+    """The rounds of `at` that both were evaluated at; short runs: the last one."""
+    both = set(one.rounds) & set(two.rounds)
+    return [t for t in at if t in both] or [max(both)]
+
+
+def _members(found: Found, series: str) -> list[Measured]:
+    return [m for m in found.values() if m.curve.series == series]
+
+
+def _spread(values: np.ndarray, form: str) -> str:
+    if len(values) == 1:
+        return f"{values[0]:{form}}"
+    return f"{values.mean():{form}} ± {values.std(ddof=1):{form}}"
+
+
+def _rounds(count: float) -> str:
+    return f"{count:.0f}" if np.isfinite(count) else "never"

@@ -1,0 +1,146 @@
+"""What is reported, against direct sums, known KKT points and bytes counted by hand."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedssca.data.split import Columns, Rows
+from fedssca.evaluate import evaluator as metrics
+from fedssca.evaluate.evaluator import evaluator, kkt_residual, traffic
+from fedssca.methods.schedule import power
+from fedssca.methods.ssca import ssca
+from fedssca.problem.constraints import loss_at_most
+from fedssca.problem.custom import custom_problem
+from fedssca.problem.models import classifier, mlp
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+STEPS = {"rho": power(1.0, 0.55), "gamma": power(1.0, 0.9)}
+
+
+@pytest.mark.parametrize("chunk", [16, 20, 60, 4096])  # 60 rows: 16 leaves 12 over
+def test_evaluation_is_the_direct_sum(columns, by_hand, monkeypatch, chunk: int) -> None:
+    monkeypatch.setattr(metrics, "CHUNK", chunk)
+    p = classifier(mlp(7, 5, 3, dtype="float64"), loss_at_most(0.4), l2=0.1)
+    test = {name: column[:25] for name, column in columns.items()}
+    look = evaluator(p, Rows(columns, (25, 35)), test)
+    row, slopes = look.row(p.start), look.gradients(p.start)
+    w = np.asarray(p.start)
+    losses, gradients = by_hand(w, columns["x"], columns["y"])
+    assert row["objective"] == pytest.approx(losses.mean() + 0.1 * w @ w, rel=1e-12)
+    assert row["constraints"] == pytest.approx([losses.mean() - 0.4], rel=1e-12)
+    assert row["norm_sq"] == pytest.approx(w @ w, rel=1e-12)
+    assert row["train_cost"] == pytest.approx(losses.mean(), rel=1e-12)
+    assert row["test_cost"] == pytest.approx(losses[:25].mean(), rel=1e-12)
+    mean = gradients.mean(axis=0)
+    np.testing.assert_allclose(slopes, [mean + 0.2 * w, mean], atol=1e-13)
+    w1, w0 = w[15:].reshape(5, 7), w[:15].reshape(3, 5)
+    z = columns["x"] @ w1.T
+    hit = np.argmax(z / (1 + np.exp(-z)) @ w0.T, axis=1) == columns["y"]
+    assert row["train_accuracy"] == pytest.approx(hit.mean(), rel=1e-12)
+    assert row["test_accuracy"] == pytest.approx(hit[:25].mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("chunk", [4, 100])
+def test_terms_may_depend_on_the_client(monkeypatch, chunk: int) -> None:
+    monkeypatch.setattr(metrics, "CHUNK", chunk)
+    p = custom_problem(
+        lambda w, batch: jnp.where(batch["client"] == 1, batch["x"][:, 0], 0.0)[None] * w[0],
+        jnp.ones(1),
+        measure=lambda w, batch: {
+            "rate": [(1.0, batch["x"][:, 0] * w[0], 1.0 * (batch["client"] == 1))]
+        },
+    )
+    rows = Rows({"x": np.arange(9.0)[:, None], "y": np.zeros(9)}, (5, 4))
+    row = evaluator(p, rows, None).row(p.start)
+    assert row["objective"] == pytest.approx((5 + 6 + 7 + 8) / 9)
+    assert row["train_rate"] == pytest.approx(36 / 4)
+    assert not any(name.startswith("test") for name in row)
+
+
+def test_parties_with_columns_are_evaluated_alike(columns) -> None:
+    p = classifier(mlp(7, 5, 3, dtype="float64"))
+    rows = evaluator(p, Rows(columns, (60,)), None).row(p.start)
+    parties = Columns(columns, (np.arange(3), np.arange(3, 7)))
+    assert evaluator(p, parties, None).row(p.start) == rows
+
+
+# KKT ---------------------------------------------------------------------------------------------
+
+
+def test_the_residual_is_zero_at_a_known_kkt_point() -> None:
+    """min |w|^2 s.t. mean (1 - x'w) <= 0 is solved by xbar / |xbar|^2 with 2 / |xbar|^2."""
+    x = np.random.default_rng(0).normal(size=(30, 4)) + 1
+    p = custom_problem(
+        lambda w, batch: 1 - (batch["x"] @ w)[None],
+        jnp.zeros(4),
+        limits=[0.0],
+        combine=[[0], [1]],
+        known=1.0,
+    )
+    look, mean = evaluator(p, Rows({"x": x}, (30,)), None), x.mean(axis=0)
+    at = lambda w: kkt_residual(look.gradients(w), np.array(look.row(w)["constraints"]))  # noqa: E731
+    residual, nu = at(jnp.asarray(mean / (mean @ mean)))
+    assert residual < 1e-12
+    np.testing.assert_allclose(nu, [2 / (mean @ mean)], rtol=1e-10)
+    for factor in (0.0, 0.9, 1.1):  # infeasible, infeasible, not optimal
+        assert at(jnp.asarray(factor * mean / (mean @ mean)))[0] > 0.01
+
+
+def test_multipliers_of_active_constraints_are_found_and_idle_ones_are_zero() -> None:
+    rng = np.random.default_rng(1)
+    others = rng.normal(size=(3, 6))
+    gradients = np.concatenate([[-(1.0 * others[0] + 2.5 * others[1])], others])
+    residual, nu = kkt_residual(gradients, np.array([0.0, 0.0, -3.0]))
+    assert residual < 1e-12
+    np.testing.assert_allclose(nu, [1.0, 2.5, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("objective", "value", "least"),
+    [
+        ([1.0, 0.0], 0.0, 0.9),  # the multiplier would have to be negative
+        ([-1.0, 1.0], 0.0, 0.7),  # not along the constraint
+        ([-1.0, 0.0], 0.5, 0.5),  # violated by a half
+        ([-1.0, 0.0], -2.0, 0.1),  # the constraint is idle
+        ([0.0, 0.0], 0.25, 0.25),
+    ],
+)
+def test_the_residual_is_positive_elsewhere(objective, value: float, least: float) -> None:
+    residual, nu = kkt_residual(np.array([objective, [1.0, 0.0]]), np.array([value]))
+    assert residual >= least - 1e-12
+    assert (nu >= 0).all()
+
+
+def test_without_constraints_it_is_the_gradient() -> None:
+    residual, nu = kkt_residual(np.array([[0.3, 0.4]]), np.zeros(0))
+    assert residual == pytest.approx(0.5)
+    assert nu.shape == (0,)
+    assert kkt_residual(np.array([[30.0, 40.0]]), np.zeros(0))[0] == pytest.approx(1.0)
+
+
+# Bytes -------------------------------------------------------------------------------------------
+
+
+def test_bytes_of_rows_by_hand(columns) -> None:
+    p = classifier(mlp(7, 5, 3, dtype="float64"), loss_at_most(0.5), objective="norm")
+    sent = traffic(p, Rows(columns, (20, 40)), ssca(p, batch=10, **STEPS))
+    # up: one value and one gradient a client; down: w and the number of the round
+    assert sent == (2 * 8 * (1 + 50), 2 * (8 * 50 + 4), 0)
+
+
+def test_bytes_of_columns_by_hand(columns) -> None:
+    own = [np.arange(3), np.arange(3, 7)]
+    p = classifier(mlp(7, 5, 3, dtype="float64"), loss_at_most(0.5), objective="norm", features=own)
+    method, up = ssca(p, batch=10, **STEPS), 8 * (1 + 50)
+    # down: round, 10 row numbers and w_0 (15) to each party, its own block (15, 20) to one
+    down = 2 * (4 + 4 * 10 + 8 * 15) + 8 * (15 + 20)
+    h = 10 * 5 * 8
+    assert traffic(p, Columns(columns, tuple(own)), method) == (up, down, 2 * h)
+    # one party has the labels: h to it, and as much back for the one term
+    assert traffic(p, Columns(columns, tuple(own), label_holder=0), method) == (up, down, 2 * h)
+    # open: every h, the raw features, and int32 labels
+    raw = 2 * h + 10 * 7 * 8 + 10 * 4
+    assert traffic(p, Columns(columns, tuple(own), collection="open"), method) == (raw, down, 0)

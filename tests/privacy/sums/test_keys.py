@@ -1,0 +1,84 @@
+"""Signatures, agreement, boxes and masks: what fits opens, what was touched does not."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from fedssca.privacy.sums.keys import (
+    CHUNK,
+    Forged,
+    KeyPair,
+    Masks,
+    context,
+    directory_of,
+    open_box,
+    seal,
+)
+
+
+def test_signatures_tell_parties_apart() -> None:
+    first, second = directory_of(2)
+    signature = first.sign(b"key")
+    second.verify(0, b"key", signature)
+    for who, data, bad in [
+        (1, b"key", signature),
+        (0, b"kez", signature),
+        (0, b"key", second.sign(b"key")),
+        (2, b"key", signature),
+        (0, b"key", b"short"),
+    ]:
+        with pytest.raises(Forged):
+            first.verify(who, data, bad)
+
+
+def test_two_parties_agree_on_a_key_for_each_purpose() -> None:
+    one, two = KeyPair(), KeyPair()
+    assert one.agree(two.public, b"a") == two.agree(one.public, b"a")
+    assert one.agree(two.public, b"a") != one.agree(two.public, b"b")
+    assert KeyPair(one.secret).public == one.public
+    for bad in (bytes(32), b"short"):
+        with pytest.raises(Forged, match="not usable"):
+            one.agree(bad, b"a")
+
+
+def test_contexts_do_not_run_together() -> None:
+    assert (
+        len({context("ab", "c"), context("a", "bc"), context("abc"), context("a", "b", "c")}) == 4
+    )
+    assert context(b"run", 12) == context("run", "12")
+
+
+def test_a_box_opens_as_it_was_sealed_only() -> None:
+    key, about = os.urandom(32), context("run", 1, 2)
+    box = seal(key, b"secret", about)
+    assert open_box(key, box, about) == b"secret"
+    changed = bytes([box[0] ^ 1]) + box[1:]
+    for bad in [
+        (os.urandom(32), box, about),
+        (key, box, context("run", 2, 1)),
+        (key, changed, about),
+        (key, box[:-1], about),
+        (key, b"", about),
+    ]:
+        with pytest.raises(Forged):
+            open_box(*bad)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, CHUNK // 8, CHUNK // 8 + 3])
+def test_masks_are_the_key_stream_and_cancel(size: int) -> None:
+    masks, seed = Masks(), os.urandom(32)
+    before = np.arange(size, dtype=np.uint64)
+    vector = before.copy()
+    masks.add(vector, seed)
+    stream = (
+        Cipher(algorithms.AES(seed[:16]), modes.CTR(seed[16:])).encryptor().update(bytes(8 * size))
+    )
+    np.testing.assert_array_equal(vector, before + np.frombuffer(stream, np.uint64))
+    Masks().add(vector, seed, -1)
+    np.testing.assert_array_equal(vector, before)

@@ -1,0 +1,37 @@
+"""The page's server in a process of its own, as people start it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.report.live.ui_helpers import Server
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def start(folder: Path) -> Iterator[Callable[[], Server]]:
+    """Starts servers of the folder, and ends what is left of them and of their runs."""
+    servers: list[Server] = []
+
+    def new() -> Server:
+        servers.append(Server(folder))
+        return servers[-1]
+
+    yield new
+    for server in servers:
+        server.end()
+    for paper in (folder / ".page").glob("*.lock"):
+        Server.kill(json.loads(paper.read_text())["pid"], paper)
+
+
+@pytest.fixture(scope="module")
+def server(start: Callable[[], Server]) -> Server:
+    return start()

@@ -1,0 +1,147 @@
+"""The form says what the schema says: every key, every default, every error at its field."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fedssca.report.live.form import (
+    CHOICES,
+    as_toml,
+    fields,
+    fill,
+    fill_limits,
+    from_toml,
+    place_of,
+    values_of,
+)
+from fedssca.report.live.words import BASIC, HELP
+from fedssca.run.build import check_names
+from fedssca.run.config import Config, from_tree, parse, render
+
+
+def all_fields() -> dict[str, dict]:
+    return {field["key"]: field for section in fields() for field in section["fields"]}
+
+
+def test_every_key_of_the_schema_has_a_field() -> None:
+    tree = dataclasses.asdict(Config())
+    keys = {f"{s}.{k}" for s, part in tree.items() if s != "deploy" for k in part}
+    limit = {"kind", "limit", "positive", "column", "sharpness"}
+    assert set(all_fields()) == keys - {"problem.constraint"} | limit
+    assert set(HELP) <= set(all_fields())
+    assert set(BASIC) <= set(all_fields())
+
+
+def test_the_defaults_are_those_of_the_schema() -> None:
+    defaults = {k: f["default"] for k, f in all_fields().items() if "." in k}
+    tree, errors = fill(defaults)
+    assert errors == {}
+    assert from_tree(tree) == Config()
+
+
+@pytest.mark.parametrize("key", sorted(set(CHOICES) - {"kind"}))
+def test_every_choice_is_known(key: str) -> None:
+    assert all_fields()[key]["default"] in CHOICES[key]
+    for choice in CHOICES[key]:
+        tree, errors = fill({key: choice})
+        assert errors == {}
+        check_names(from_tree(tree))
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        ("algorithm.batch", "0", "batch = 0: it must be at least 1"),
+        ("algorithm.batch", "ten", "must be a whole number"),
+        ("algorithm.batch", "1.5", "must be a whole number"),
+        ("data.clients", "-3", "at least 1"),
+        ("data.test_fraction", "much", "must be a number"),
+        ("data.partition", "dirichlett", "did you mean 'dirichlet'"),
+        ("algorithm.rho", "{a = 1, b = 2}", "unknown key 'b'"),
+        ("algorithm.rho", "{a = 1, cool = 7}", "[0, 1]"),
+        ("data.sizes", "1, x", "must be a number"),
+        ("problem.penalty", "-1", "positive"),
+        ("run.seed", "nan", "whole number"),
+        ("data.nonsense", "1", "there is no setting"),
+        ("nonsense", "1", "there is no setting"),
+    ],
+)
+def test_errors_stand_at_their_field(key: str, text: str, words: str) -> None:
+    errors = fill({key: text, "data.name": "digits"}).errors
+    assert list(errors) == [key]
+    assert words in errors[key]
+
+
+def test_all_errors_at_once() -> None:
+    errors = fill({"algorithm.batch": "0", "data.clients": "x", "algorithm.rounds": "9"}).errors
+    assert set(errors) == {"algorithm.batch", "data.clients"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [
+        ({"kind": "loss", "limit": ""}, "limit"),
+        ({"kind": "loss", "limit": "-1"}, "limit"),
+        ({"kind": "loss", "limit": "low"}, "limit"),
+        ({"kind": "lost", "limit": "1"}, "limit"),
+        ({"kind": "fnr", "limit": "2"}, "limit"),
+        ({"kind": "parity", "limit": "0.1"}, "column"),
+        ({"kind": "fnr", "limit": "0.1", "positive": "x"}, "positive"),
+    ],
+)
+def test_errors_of_limits_stand_at_their_field(entry: dict, field: str) -> None:
+    good = {"kind": "loss", "limit": "0.3"}
+    errors = fill_limits([good, entry]).errors
+    assert list(errors) == [f"problem.constraint.1.{field}"]
+
+
+@pytest.mark.parametrize("kind", CHOICES["kind"])
+def test_every_kind_of_limit_passes(kind: str) -> None:
+    column = {"column": "sex"} if kind in ("parity", "opportunity") else {}
+    tree, errors = fill_limits([{"kind": kind, "limit": "0.5"} | column])
+    assert errors == {}
+    assert tree["problem"]["constraint"][0]["limit"] == 0.5
+
+
+def test_form_and_toml_are_the_same_run() -> None:
+    text = """
+[data]
+keep = ["a", "b"]
+sizes = [1, 2.5]
+[problem]
+penalty = [1.0, 10.0]
+[[problem.constraint]]
+kind = "fnr"
+limit = 0.1
+positive = 0
+[algorithm]
+rho = {a = 0.5, alpha = 0.1}
+tau = [0.1, 0.2]
+[privacy]
+secure_sum = true
+"""
+    tree, errors = from_toml(text)
+    assert errors == {}
+    values, limits = values_of(tree)
+    assert values["data.keep"] == "a, b"
+    assert values["privacy.secure_sum"] is True
+    again = fill(values)
+    more = fill_limits(limits)
+    assert again.errors | more.errors == {}
+    again.tree["problem"] |= more.tree["problem"]
+    assert parse(as_toml(again.tree)) == parse(text)
+    assert values_of(from_toml(render(Config())).tree)[1] == []
+
+
+def test_errors_of_a_toml_name_their_place() -> None:
+    assert list(from_toml("[data").errors) == ["toml"]
+    assert list(from_toml("[algorithm]\nbatch = 0").errors) == ["algorithm.batch"]
+
+
+def test_lines_of_a_run_that_failed_find_their_field() -> None:
+    assert place_of("algorithm.rate.cool = 2: it must ...") == "algorithm.rate.cool"
+    assert place_of("batch = 10 is larger than client 0's 4 rows") == "algorithm.batch"
+    assert place_of("name = 'x' is in two sections") is None
+    assert place_of("there is no more room") is None

@@ -1,0 +1,74 @@
+"""What does not fit is said in one line, with the client."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedssca.data.split import Columns, Rows
+from fedssca.errors import UserError
+from fedssca.methods.schedule import power
+from fedssca.methods.sgd import sgd
+from fedssca.problem.models import classifier, mlp
+from fedssca.rounds.check import check_fit
+from fedssca.rounds.fused import Fused
+from fedssca.rounds.in_process import Local
+
+BLOCKS = (np.arange(3), np.arange(3, 7))
+PLAIN = classifier(mlp(7, 5, 3))
+SPLIT = classifier(mlp(7, 5, 3), features=BLOCKS)
+
+
+def method(batch: int, steps: int = 1):
+    return sgd(PLAIN, batch=batch, rate=power(0.1), steps=steps)
+
+
+@pytest.fixture
+def parties(columns) -> Columns:
+    return Columns(columns, BLOCKS)
+
+
+def test_what_fits_passes(columns, parties: Columns) -> None:
+    check_fit(PLAIN, Rows(columns, (20, 40)), method(20, steps=5))
+    check_fit(SPLIT, Rows(columns, (60,)), method(60))
+    check_fit(SPLIT, parties, method(60))
+
+
+@pytest.mark.parametrize("batch", [0, -3])
+def test_an_empty_batch(columns, parties: Columns, batch: int) -> None:
+    for clients in (Rows(columns, (60,)), parties):
+        with pytest.raises(UserError, match=f"batch = {batch}: .* at least 1"):
+            check_fit(SPLIT, clients, method(batch))
+
+
+def test_a_batch_larger_than_a_clients_rows(columns) -> None:
+    text = "batch = 21 is larger than client 2's 10 rows: use a batch of at most 10"
+    with pytest.raises(UserError, match=text):
+        check_fit(PLAIN, Rows(columns, (30, 20, 10)), method(21))
+
+
+def test_a_batch_larger_than_the_parties_rows(parties: Columns) -> None:
+    with pytest.raises(UserError, match="batch = 61 is larger than the 60 rows"):
+        check_fit(SPLIT, parties, method(61))
+
+
+def test_local_steps_with_columns(parties: Columns) -> None:
+    with pytest.raises(UserError, match=r"local_steps = 3: .* use local_steps = 1"):
+        check_fit(SPLIT, parties, method(10, steps=3))
+
+
+def test_columns_without_a_vertical_form(parties: Columns) -> None:
+    with pytest.raises(UserError, match="no vertical form"):
+        check_fit(PLAIN, parties, method(10))
+
+
+def test_another_number_of_parties(columns) -> None:
+    three = Columns(columns, (np.arange(3), np.arange(3, 5), np.arange(5, 7)))
+    with pytest.raises(UserError, match="written for 2 parties, but 3 hold data"):
+        check_fit(SPLIT, three, method(10))
+
+
+@pytest.mark.parametrize("runtime", [Fused, Local])
+def test_runtimes_check_before_they_start(columns, runtime) -> None:
+    with pytest.raises(UserError, match="client 0's 5 rows"):
+        runtime(PLAIN, Rows(columns, (5, 55)), method(10), seed=0)

@@ -1,0 +1,168 @@
+"""The scikit-learn style classifier."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fedssca import UserError, linear, loss_at_most
+from fedssca.problem.constraints import Constraint, cross_entropy
+from fedssca.run.estimators import FederatedClassifier
+from fedssca.run.simulate import Result
+
+
+@pytest.fixture(scope="module")
+def iris() -> tuple[np.ndarray, np.ndarray]:
+    """Scaled features, and names as labels."""
+    data = load_iris()
+    return StandardScaler().fit_transform(data.data), data.target_names[data.target]
+
+
+@pytest.fixture(scope="module")
+def fitted(iris: tuple[np.ndarray, np.ndarray]) -> FederatedClassifier:
+    x, y = iris
+    parties = [(x[i::3], y[i::3]) for i in range(3)]
+    return FederatedClassifier(hidden=16, constraints=[loss_at_most(0.2)]).fit(parties)
+
+
+def test_parties_and_limits(
+    fitted: FederatedClassifier, iris: tuple[np.ndarray, np.ndarray]
+) -> None:
+    x, y = iris
+    assert isinstance(fitted.result_, Result)
+    assert fitted.feasible_
+    assert fitted.result_.final["constraints"][0] <= 0
+    assert list(fitted.classes_) == ["setosa", "versicolor", "virginica"]
+    assert fitted.n_features_in_ == 4
+    assert fitted.score(x, y) > 0.93
+    chances = fitted.predict_proba(x)
+    np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-5)
+    assert (fitted.classes_[chances.argmax(axis=1)] == fitted.predict(x)).all()
+    assert abs(fitted.score(x, y) - fitted.result_.final["train_accuracy"]) < 1e-6
+    cost = -np.log(chances[np.arange(150), np.searchsorted(fitted.classes_, y)]).mean()
+    assert abs(cost - fitted.result_.final["train_cost"]) < 1e-4
+    assert fitted.predict(x[:0]).shape == (0,)
+
+
+def test_a_fitted_one_can_be_pickled(
+    fitted: FederatedClassifier, iris: tuple[np.ndarray, np.ndarray]
+) -> None:
+    back = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(back.predict_proba(iris[0]), fitted.predict_proba(iris[0]))
+
+
+def test_the_norm_as_objective_and_nested_limits(iris: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = iris
+    seen: dict[str, np.ndarray] = {}
+
+    def first_party(columns: dict[str, np.ndarray]) -> list[Constraint]:
+        seen.update(columns)
+        share = float((columns["client"] == 0).mean())
+
+        def own(scores: Any, batch: Any) -> Any:
+            return cross_entropy(scores, batch) * (batch["client"] == 0) / share
+
+        return [Constraint("party 0", {"party 0": (1.0, own)}, 0.35)]
+
+    parties = [{"x": x[i::2], "y": y[i::2], "age": np.arange(75)} for i in range(2)]
+    limits = [[loss_at_most(0.4)], first_party]
+    model = FederatedClassifier(hidden=16, constraints=limits, objective="norm").fit(parties)
+    assert set(seen) == {"x", "y", "client", "age"}
+    assert seen["y"].dtype == np.int32
+    assert len(model.result_.final["constraints"]) == 2
+    assert max(model.result_.final["constraints"]) < 0.02
+    assert model.result_.final["norm_sq"] < 100
+
+
+def test_rows_shared_out_in_a_pipeline() -> None:
+    x, y = load_breast_cancer(return_X_y=True)
+    model = FederatedClassifier("linear", rounds=100, batch=1000)
+    pipe = make_pipeline(StandardScaler(), model).fit(x, y == 1)
+    assert pipe.score(x, y == 1) > 0.95
+    assert pipe.predict(x[:3]).dtype == bool
+    assert pipe[-1].decision_function(x[:3]).shape == (3,)
+    assert pipe[-1].feasible_  # nothing is asked, so nothing is broken
+
+
+def test_settings_clone_and_cross_validation(iris: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = iris
+    model = FederatedClassifier(linear(4, 3), constraints=[loss_at_most(0.5)], rounds=20)
+    other = clone(model).set_params(l2=0.5)
+    assert (other.get_params()["l2"], other.rounds, model.l2) == (0.5, 20, 1e-4)
+    assert set(model.get_params()) == {
+        *("model", "hidden", "constraints", "objective", "l2", "rounds", "batch", "seed")
+    }
+    plain = clone(model).set_params(constraints=())
+    assert cross_val_score(plain, x, y, cv=2, params={"clients": 2}).min() > 0.7
+
+
+def test_the_same_seed_gives_the_same_model(iris: tuple[np.ndarray, np.ndarray]) -> None:
+    ends = [FederatedClassifier("linear", rounds=10).fit(*iris).result_.w for _ in range(2)]
+    np.testing.assert_array_equal(*ends)
+
+
+X = np.random.default_rng(0).normal(size=(8, 2))
+Y = np.array([0, 1] * 4)
+HOLE = np.where(np.arange(16).reshape(8, 2) == 3, np.nan, X)
+BAD: list[tuple[dict[str, Any], tuple[Any, ...], str]] = [
+    ({}, ([],), "there are no parties"),
+    ({}, (X,), "labels are missing"),
+    ({}, ([(X, Y), (X[:, :1], Y)],), "client 1 has 1 features, client 0 has 2"),
+    ({}, ([(X, Y), (HOLE, Y)],), "client 1: X holds NaN"),
+    ({}, (HOLE, Y), "X holds NaN"),
+    ({}, (X, np.zeros(8)), "at least 2 classes"),
+    ({}, (X, Y[:5]), "y has 5 rows, x has 8"),
+    ({}, (X, X), "one label a row"),
+    ({}, (X, X[:, 0]), "fractions"),
+    ({}, (X, np.where(Y == 1, np.nan, 0)), "y holds NaN"),
+    ({}, (X, np.array(["a", None] * 4, object)), "mixes kinds"),
+    ({}, (X[:, 0], Y), "X has shape"),
+    ({}, ([["a"] * 2] * 8, Y), "table of numbers"),
+    ({}, ([(X, Y), (X, Y.astype(str))],), "another kind"),
+    ({}, ([(X, Y), {"x": X}],), 'the columns "x" and "y" are needed'),
+    ({}, ([(X, Y), (X[:0], Y[:0])],), "client 1: there are no rows"),
+    ({}, ([{"x": X, "y": Y, "g": Y}, (X, Y)],), "client 1 should have"),
+    ({}, ([{"x": X, "y": Y, "g": Y.astype(str)}],), "g holds <U"),
+    ({}, ([3],), "client 0 must be a pair"),
+    ({}, (X, Y, 9), "clients is 9"),
+    ({"model": "tree"}, (X, Y), "model = 'tree'"),
+    ({"model": linear(3, 2)}, (X, Y), "takes 3 features"),
+    ({"hidden": 0}, (X, Y), "hidden = 0"),
+    ({"batch": 0}, (X, Y), "batch = 0"),
+    ({"rounds": 0}, (X, Y), "rounds = 0"),
+    ({"objective": "norm"}, (X, Y), "add a constraint"),
+    ({"constraints": [0.3]}, (X, Y), "constraints holds 0.3"),
+]
+
+
+@pytest.mark.parametrize(("settings", "data", "message"), BAD, ids=[m for *_, m in BAD])
+def test_bad_input_is_one_clear_line(
+    settings: dict[str, Any], data: tuple[Any, ...], message: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        FederatedClassifier(**{"rounds": 2, **settings}).fit(*data)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_predicting_too_early_or_other_features(fitted: FederatedClassifier) -> None:
+    with pytest.raises(NotFittedError):
+        FederatedClassifier().predict(X)
+    with pytest.raises(UserError, match="X has 2 features, the model was trained with 4"):
+        fitted.predict(X)
+
+
+def test_the_package_does_not_import_sklearn() -> None:
+    code = "import sys, fedssca; sys.exit('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

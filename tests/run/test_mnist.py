@@ -1,0 +1,100 @@
+"""Full MNIST, when its files are on this machine: the paper's settings, and limits that hold.
+
+Bands come from independent runs of the same settings, one seed: sanity bands, not goldens.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fedssca.data import cache_folder
+from fedssca.run import execute as runner
+from fedssca.run.build import build
+from fedssca.run.config import parse
+from fedssca.run.simulate import Result
+
+PLACES = [
+    Path(os.environ.get("FEDSSCA_DATA", "/nowhere")) / "mnist",
+    cache_folder() / "mnist",
+    Path(__file__).parents[3] / "shared" / "data" / "mnist",
+]
+FOUND = next((p for p in PLACES if (p / "train-images-idx3-ubyte.gz").exists()), None)
+pytestmark = [
+    pytest.mark.skipif(
+        FOUND is None, reason="MNIST is not on this machine: fedssca data get mnist fetches it"
+    ),
+    pytest.mark.filterwarnings("ignore:convergence is not guaranteed"),
+]
+
+
+def train(*settings: str) -> Result:
+    config = parse("", ["data.name=mnist", f"data.dir={FOUND}", *settings])
+    return runner.train(build(config))
+
+
+@pytest.mark.parametrize(
+    ("split", "rho", "gamma", "tau", "bands"),
+    [
+        (
+            "sample",
+            "{a=0.3, alpha=0.1}",
+            "{a=0.3, alpha=0.1}",
+            0.05,
+            {100: (0.276, 0.926), 200: (0.198, 0.943), 499: (0.116, 0.965)},
+        ),
+        (
+            "feature",
+            "{a=0.9, alpha=0.1}",
+            "{a=0.5, alpha=0.1}",
+            0.2,
+            {100: (0.338, 0.907), 200: (0.242, 0.934), 499: (0.159, 0.953)},
+        ),
+    ],
+)
+def test_the_papers_settings_reproduce(split, rho, gamma, tau, bands) -> None:
+    result = train(
+        f"data.split={split}",
+        "algorithm.batch=100",
+        "algorithm.rounds=500",
+        f"algorithm.rho={rho}",
+        f"algorithm.gamma={gamma}",
+        f"algorithm.tau={tau}",
+        "run.evaluate_every=100",
+    )
+    rows = {row["round"]: row for row in result.rows}
+    for at, (cost, accuracy) in bands.items():
+        row = rows[at]
+        assert row["train_cost"] == pytest.approx(cost, rel=0.15)
+        assert row["test_accuracy"] == pytest.approx(accuracy, abs=0.012)
+
+
+@pytest.mark.parametrize(("split", "batch", "most"), [("sample", 10, 145), ("feature", 1000, 115)])
+def test_a_limit_on_the_loss_is_kept_near_the_best_norm(split, batch, most) -> None:
+    """min |w|^2 s.t. F <= 0.13 with default step sizes; a centralised path gives about 100."""
+    result = train(
+        f"data.split={split}",
+        f"algorithm.batch={batch}",
+        "problem.objective=norm",
+        'problem.constraint=[{kind="loss", limit=0.13}]',
+        "algorithm.rounds=1000",
+        "run.evaluate_every=100",
+    )
+    assert result.feasible
+    assert result.final["train_cost"] <= 0.13
+    assert result.final["norm_sq"] <= most
+    assert result.final["test_accuracy"] > 0.955
+
+
+def test_ten_samples_a_round_are_too_few_and_it_says_so() -> None:
+    result = train(
+        "data.split=feature",
+        "algorithm.batch=10",
+        "problem.objective=norm",
+        'problem.constraint=[{kind="loss", limit=0.13}]',
+        "algorithm.rounds=600",
+        "run.evaluate_every=50",
+    )
+    assert not result.feasible
+    assert "loss" in result.notes[0]
+    assert "over its limit 0.13" in result.notes[0]

@@ -1,0 +1,261 @@
+"""`fedssca bench`: what it promises to print, and what peers may do wrong without stopping it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedssca.cli import bench as command
+from fedssca.cli import main as cli
+from fedssca.errors import UserError
+from fedssca.studies.bench import costs, extras, growth, limit, peers, report, task, timing
+from fedssca.studies.bench.child import MARK, last_line, run_child
+from fedssca.studies.bench.venv import place, prepare
+
+SMALL = peers.Plan(clients=2, rows=20, batch=5, rounds=12, warmup=2, loss_rows=40, seconds=0.0)
+
+
+def quiet(text: str) -> None:
+    del text
+
+
+@pytest.fixture(scope="module")
+def data() -> task.Images:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (200, task.FEATURES), dtype=np.uint8)
+    return task.Images("random", x, np.arange(200, dtype=np.int32) % 10)
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["fedssca", "bench", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    seen = capsys.readouterr()
+    return int(end.value.code or 0), seen.out, seen.err
+
+
+# The command.
+
+
+def test_help_has_an_example(monkeypatch, capsys) -> None:
+    code, out, _ = run(monkeypatch, capsys, "--help")
+    assert code == 0
+    assert "Example: fedssca bench" in out
+
+
+def test_an_unknown_section_is_one_line(monkeypatch, capsys) -> None:
+    code, out, err = run(monkeypatch, capsys, "--only", "limits")
+    assert (code, out) == (2, "")
+    assert err == "fedssca: --only limits: did you mean 'limit'?\n"
+
+
+def test_limit_as_json(monkeypatch, capsys, tmp_path: Path, data: task.Images) -> None:
+    monkeypatch.setattr(task, "images", lambda: data)
+    monkeypatch.setattr(limit, "BATCHES", (2, 10))
+    few = {"costs": {"a": 1.5}, "costs_seconds": {}, "compile": {"failed": "no"}}
+    monkeypatch.setattr(costs, "measure_costs", lambda *_: few)
+    code, out, _ = run(
+        monkeypatch, capsys, "--only", "limit", "--quick", "--json", "--out", tmp_path / "deep/out"
+    )
+    assert code == 0
+    found = json.loads(out)
+    assert list(found["limit"]) == ["2", "10"]
+    assert all(ratio > 0 for ratio in found["limit"].values())
+    for row in found["seconds"].values():
+        assert row["best"] <= row["median"]
+        assert len(row["runs"]) == 2
+    assert found["machine"]["versions"]["jax"]
+    names = {path.name for path in (tmp_path / "deep/out").iterdir()}
+    assert names == {"bench.json", "limit.csv", "limit.png"}
+    report.print_found(found)
+    assert "a round / its two matrix products" in capsys.readouterr().out
+
+
+def test_the_promised_batches() -> None:
+    assert limit.BATCHES == (10, 100, 6000)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write to"):
+        report.save({"machine": {}}, tmp_path / "file" / "out")
+
+
+def test_without_a_clone_peers_are_refused_in_one_line(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(peers.fedssca, "__file__", str(tmp_path / "a" / "b" / "__init__.py"))
+    with pytest.raises(UserError, match="needs a clone of the repository"):
+        command.measure_all(("peers",), None, True, quiet, quiet)
+
+
+# What is measured.
+
+
+def test_the_products_do_not_fade() -> None:
+    for way in limit.products(100, 16):
+        way(3)
+    compiled = limit.products(100, 16)[0](3000)
+    assert 1e-3 < float(np.abs(compiled).max()) < 1e3
+
+
+def test_costs_compare_what_is_timed(data: task.Images) -> None:
+    ways, pairs = costs._limits(data)
+    assert all(name in ways for pair in pairs.values() for name in pair)
+    assert len(pairs) == 5
+
+
+def test_a_round_with_several_limits_runs(data: task.Images) -> None:
+    for kind in ("exact", "steered"):
+        shape = task.Shape(clients=2, rows=20, batch=2, hidden=4, limits=3, multipliers=kind)
+        state = task.rounds(data, shape)(3)
+        assert np.isfinite(state.w).all()
+        assert state.multipliers.shape == (3,)
+
+
+def test_compiling_is_timed_cold_and_warm() -> None:
+    found = extras.compile_seconds()
+    assert 0 < found["warm"]["first_round"] < found["cold"]["first_round"]
+
+
+def test_turns_are_interleaved() -> None:
+    seen: list[str] = []
+    ways = {name: lambda n, name=name: seen.append(name) for name in "ab"}
+    found = timing.interleave(ways, 3, 0.0, quiet)
+    assert seen[-12:] == list("aabbaabbaabb"), "every turn is an untimed start and the timed rest"
+    assert found["a"].best <= found["a"].median
+
+
+# Peers, good and bad.
+
+GOOD = """
+import json, sys
+given = json.load(open(sys.argv[1]))
+print("noise")
+print(json.dumps({"seconds": [0.5, 0.5], "startup": 1.0, "loss": LOSS, "versions": {}}))
+print("more noise")
+"""
+BAD = {
+    "crashes": ("raise SystemError('out of\\n luck')", "exit code 1: luck"),
+    "garbage": ("print('{]')", "printed no result but: {]"),
+    "silent": ("", "printed no result but: it said nothing"),
+    "nan": ('print(\'{"seconds": [NaN], "startup": 1, "loss": 1}\')', "printed no result"),
+}
+
+
+def test_our_own_side_answers(data: task.Images) -> None:
+    found = peers.measure(data, SMALL, 1, {}, quiet)
+    assert found["peers"] == {}
+    ours = found["peers_details"]["ours"]
+    assert 0 < ours["seconds"] < 1
+    assert 0 < found["peers_task"]["loss_tolerance"] < found["peers_task"]["loss"]
+
+
+def test_peers_that_fail_do_not_stop_the_others(tmp_path: Path, data: task.Images) -> None:
+    scripts = {name: text for name, (text, _) in BAD.items()}
+    scripts["good"] = GOOD.replace("LOSS", "0.51")
+    scripts["wrong"] = GOOD.replace("LOSS", "0.6")
+    scripts["ours"] = GOOD.replace("LOSS", '0.5, "losses": [0.5, 0.5, 0.501]').replace(
+        "0.5, 0.5", "0.1", 1
+    )
+    commands = {}
+    for name, text in scripts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        commands[name] = [sys.executable, str(tmp_path / f"{name}.py")]
+    ours, absent = commands.pop("ours"), {"absent": "not installed: no"}
+    found = peers.measure(data, SMALL, 2, commands, quiet, ours=ours, failures=absent)
+    assert found["peers"] == {"good": pytest.approx(5.0)}
+    assert len(found["peers_details"]["good"]["cycles"]) == 2
+    assert found["peers_failed"]["absent"] == "not installed: no"
+    assert "is not ours" in found["peers_failed"]["wrong"]
+    for name, (_, why) in BAD.items():
+        assert found["peers_failed"][name].startswith(why)
+    report.print_found(found)
+    written = report.save(found, tmp_path / "out")
+    assert {path.name for path in written} == {"bench.json", "peers.csv", "peers.png"}
+
+
+def test_a_peer_that_hangs_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text("import time; time.sleep(100)")
+    said = peers.ask([sys.executable, str(tmp_path / "hangs.py")], {}, tmp_path, 0.5)
+    assert said == "no answer after 0.5 s"
+
+
+def test_requirements_that_cannot_be_met_are_one_line(tmp_path: Path) -> None:
+    wanted = tmp_path / "none.txt"
+    wanted.write_text("./no-such-package-here\n")
+    made = prepare(tmp_path / "venvs", "none", wanted)
+    assert made.failure
+    assert "\n" not in made.failure
+    assert not (place(tmp_path / "venvs", "none", wanted) / "installed.json").exists()
+
+
+# Nothing is left behind.
+
+FAMILY = """
+import os, subprocess, sys, time
+code = "import time; time.sleep(60)"
+subprocess.Popen([sys.executable, "-c", code])
+subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+print("ready", flush=True)
+time.sleep(HOW)
+"""
+
+
+def living(mark: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (entry / "environ").read_bytes():
+                found.append(entry.name)
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+@pytest.mark.parametrize("how", [0, 60])
+def test_descendants_end_with_their_child(tmp_path: Path, how: int) -> None:
+    script = tmp_path / "family.py"
+    script.write_text(FAMILY.replace("HOW", str(how)))
+    mine = f"family-{os.getpid()}-{how}"
+    outcome = run_child([sys.executable, str(script)], 1.5, os.environ | {"OWN": mine})
+    assert outcome.code == (0 if how == 0 else None)
+    assert last_line(outcome.out) == "ready"
+    assert living(f"OWN={mine}") == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_control_c_ends_the_child_too(tmp_path: Path) -> None:
+    script, ready = tmp_path / "family.py", tmp_path / "ready"
+    script.write_text(
+        FAMILY.replace("HOW", "60").replace("print(", f"open({str(ready)!r}, 'w'); print(")
+    )
+    code = (
+        "import sys; from fedssca.studies.bench.child import run_child\n"
+        "try: run_child([sys.executable, sys.argv[1]], 60)\n"
+        "except KeyboardInterrupt: sys.exit(130)\n"
+    )
+    mine = f"control-{os.getpid()}"
+    env = {k: v for k, v in os.environ.items() if k != MARK} | {"OWN": mine}
+    process = subprocess.Popen([sys.executable, "-c", code, str(script)], env=env)
+    limit_ = time.monotonic() + 60
+    while not ready.exists() and time.monotonic() < limit_:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert living(f"OWN={mine}") == []
+
+
+def test_growth_asks_only_peers_whose_environments_are_there(
+    data: task.Images, tmp_path: Path
+) -> None:
+    assert growth._peers(data, tmp_path, False, quiet) == []

@@ -1,0 +1,65 @@
+"""Compiled programs are kept, found again, and damage to them does no harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedssca.system import remember
+
+
+def fedssca(home: Path, out: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    own = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+    command = [sys.executable, "-m", "fedssca", "run", "--json", "--out", str(out)]
+    command += ["--set", "algorithm.rounds=5", "--set", "algorithm.tau=1.0"]
+    return subprocess.run(
+        command,
+        env=own | {"XDG_CACHE_HOME": str(home), **more},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def entries(home: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in home.rglob("*-cache")}
+
+
+def test_programs_are_kept_and_damage_does_no_harm(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    first = fedssca(home, tmp_path / "a")
+    assert first.returncode == 0, first.stderr
+    kept = entries(home)
+    assert any(name.startswith("jit_advance") for name in kept)
+
+    second = fedssca(home, tmp_path / "b")
+    assert (second.returncode, second.stderr) == (0, first.stderr)
+    assert entries(home).keys() == kept.keys(), "the second run compiled something again"
+
+    for path in home.rglob("*-cache"):
+        path.write_bytes(path.read_bytes()[:100])
+    third = fedssca(home, tmp_path / "c")
+    assert third.returncode == 0, third.stderr
+    json.loads(third.stdout)
+    ends = [np.load(tmp_path / run / "model.npz")["w"] for run in "abc"]
+    assert np.array_equal(ends[0], ends[1])
+    assert np.array_equal(ends[0], ends[2])
+
+
+def test_no_place_to_keep_them(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = fedssca(tmp_path / "file", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_users_own_setting_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "own"))
+    assert remember(tmp_path / "ours") is None
+    assert not (tmp_path / "ours").exists()
