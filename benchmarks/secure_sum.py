@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from fedssca.privacy.sums.ckks import CipherAdder, Encrypter
+from fedssca.privacy.sums.ckks import EncryptedSumClient, EncryptedSumServer
 from fedssca.privacy.sums.graph import Rules
-from fedssca.privacy.sums.keys import directory_of
-from fedssca.privacy.sums.masks import Masker
-from fedssca.privacy.sums.masks_server import Opener
+from fedssca.privacy.sums.keys import simulated_identities
+from fedssca.privacy.sums.masked_client import MaskedSumClient
+from fedssca.privacy.sums.masked_server import MaskedSumServer
 from fedssca.rounds.aggregate import Adder, Answerer, Arrays
 
 RUN = bytes(16)
@@ -30,7 +30,7 @@ class Bench:
     """Parties in this process; who is in `gone` vanishes in that phase."""
 
     def __init__(self, parties: int, size: int, make: Callable[[int, Any], Answerer]) -> None:
-        identities = directory_of(parties)
+        identities = simulated_identities(parties)
         self.halves = [make(number, identities[number]) for number in range(parties)]
         draw = np.random.default_rng(0).normal
         self.inputs = [draw(size=size).astype(np.float32) for _ in range(parties)]
@@ -71,8 +71,8 @@ def main() -> None:
     )
     for parties in (3, 10, 100):
         rules = Rules(RUN, parties)
-        bench = Bench(parties, size, lambda n, who, rules=rules: Masker(n, who, rules))
-        adder = Opener(rules)
+        bench = Bench(parties, size, lambda n, who, rules=rules: MaskedSumClient(n, who, rules))
+        adder = MaskedSumServer(rules)
         first, error = bench.sums(adder, 1)
         _line(bench, parties, rules, "first (keys)", first, error)
         seconds, error = bench.sums(adder, repeats)
@@ -84,8 +84,8 @@ def main() -> None:
             _line(bench, parties, rules, f"{len(third)} in {phase}, keys", seconds, error)
             bench.gone = {}
     for parties in (10,):
-        bench = Bench(parties, size, lambda n, who: Encrypter(n, who, RUN, 1))
-        adder = CipherAdder(RUN, 1)
+        bench = Bench(parties, size, lambda n, who: EncryptedSumClient(n, who, RUN, 1))
+        adder = EncryptedSumServer(RUN, 1)
         bench.sums(adder, 1)
         seconds, error = bench.sums(adder, repeats)
         _line(bench, parties, None, "CKKS", seconds, error)

@@ -12,7 +12,7 @@ from fedssca.deploy.crew import Answer
 from fedssca.deploy.party import Party, Post
 from fedssca.deploy.share import give_out, site_names
 from fedssca.deploy.sheet import read_source
-from fedssca.privacy.sums.keys import directory_of
+from fedssca.privacy.sums.keys import simulated_identities
 from fedssca.run.config import Config
 
 RUN = bytes(range(16))
@@ -56,7 +56,7 @@ class Loopback:
 
 def parties(files: list[Path], secure: bool = True) -> dict[str, Party]:
     names = site_names(len(files))
-    known = dict(zip(names, directory_of(len(files)), strict=True))
+    known = dict(zip(names, simulated_identities(len(files)), strict=True))
     return {
         name: Party(name, read_source(f), secure, lambda _, name=name: known[name])
         for name, f in zip(names, files, strict=True)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fedssca.privacy.sums.graph import Rules
-from fedssca.privacy.sums.keys import directory_of
-from fedssca.privacy.sums.masks import Masker
-from fedssca.privacy.sums.masks_server import Opener
+from fedssca.privacy.sums.keys import simulated_identities
+from fedssca.privacy.sums.masked_client import MaskedSumClient
+from fedssca.privacy.sums.masked_server import MaskedSumServer
 from fedssca.rounds.aggregate import Arrays, Gathered
 
 RUN = bytes(range(16))
@@ -19,15 +19,15 @@ Tamper = Callable[[str, int, Arrays], Arrays]
 """(phase, party, what it was sent or answers) -> what arrives."""
 
 
-class Table:
-    """Maskers and an opener around one table."""
+class MaskedSums:
+    """The clients and the server of masked sums in one process."""
 
     def __init__(self, inputs: Sequence[Any], **rules: Any) -> None:
         self.inputs = list(inputs)
         self.rules = Rules(RUN, len(self.inputs), **rules)
-        identities = directory_of(len(self.inputs))
-        self.maskers = [Masker(i, one, self.rules) for i, one in enumerate(identities)]
-        self.opener = Opener(self.rules)
+        identities = simulated_identities(len(self.inputs))
+        self.clients = [MaskedSumClient(i, one, self.rules) for i, one in enumerate(identities)]
+        self.server = MaskedSumServer(self.rules)
         self.gone: dict[str, Collection[int]] = {}
         self.down: Tamper = lambda phase, who, arrays: arrays
         self.up: Tamper = lambda phase, who, arrays: arrays
@@ -39,13 +39,13 @@ class Table:
             if who in self.gone.get(phase, ()):
                 continue
             asked = self.down(phase, who, arrays)
-            said = self.maskers[who].handle(phase, asked, lambda who=who: self.inputs[who])
+            said = self.clients[who].handle(phase, asked, lambda who=who: self.inputs[who])
             found[who] = self.up(phase, who, said)
             self.seen.append((phase, who, found[who]))
         return found
 
     def gather(self, asked: Sequence[int] | None = None) -> Gathered:
-        return self.opener.gather(self.ask, asked or range(len(self.inputs)), self.inputs[0])
+        return self.server.gather(self.ask, asked or range(len(self.inputs)), self.inputs[0])
 
     def check(self, found: Gathered) -> None:
         """The sum of those who are in it, to the last bit of fixed point."""

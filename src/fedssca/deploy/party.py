@@ -45,7 +45,7 @@ from fedssca.run.build import Job, plan
 from fedssca.run.config import parse, render
 
 if TYPE_CHECKING:
-    from fedssca.privacy.sums.hidden_exchange import Blind
+    from fedssca.privacy.sums.hidden_exchange import ExchangeKeys
 
 __all__ = ["Party", "Post", "Unreached", "fingerprint"]
 
@@ -64,7 +64,7 @@ class Party:
     def __init__(self, name: str, source: Source, secure: bool, known: Known) -> None:
         """`known`: who this site is to its peers."""
         self._name, self._source, self._secure, self._known = name, source, secure, known
-        self._blind: Blind | None = None
+        self._blind: ExchangeKeys | None = None
         self._half: SiteHalf | None = None
         self._run = b""
         self._aligner: Aligner | None = None
@@ -178,10 +178,10 @@ class Party:
             raise WireError(f"{letter.kind} came before prepare")
         names = self._census.names
         if letter.kind == "offer":
-            from fedssca.privacy.sums.hidden_exchange import Blind
+            from fedssca.privacy.sums.hidden_exchange import ExchangeKeys
 
             own = names.index(self._name)
-            self._blind = Blind(own, len(names), self._run, self._known(names))
+            self._blind = ExchangeKeys(own, len(names), self._run, self._known(names))
             self._stages = {}
             return self._blind.offer()
         if self._blind is None:
@@ -191,7 +191,7 @@ class Party:
             for i in range(len(names))
             if {f"key {i}", f"signature {i}"} <= letter.arrays.keys()
         }
-        self._blind.meet(offers)
+        self._blind.agree(offers)
         return {}
 
     def _phase(self, letter: Letter, post: Post) -> dict[str, np.ndarray]:
@@ -245,7 +245,7 @@ class Party:
             return None
         if self._blind is None:
             raise WireError("the parties' h are to be hidden: their keys come first")
-        return self._blind.stage(name)
+        return self._blind.exchange(name)
 
     def _check_indices(self, name: str, asked: Any) -> None:
         if not isinstance(asked, dict) or "indices" not in asked or self._parts is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable
@@ -94,13 +93,13 @@ def answerer(config: Config, run: bytes, parties: int, number: int, identity: An
         return in_clear.client(number)
     if config.privacy.homomorphic:
         require_privacy("tenseal")
-        from fedssca.privacy.sums.ckks import Encrypter
+        from fedssca.privacy.sums.ckks import EncryptedSumClient
 
-        return Encrypter(number, identity, run, config.privacy.key_holder)
+        return EncryptedSumClient(number, identity, run, config.privacy.key_holder)
     require_privacy()
-    from fedssca.privacy.sums.masks import Masker
+    from fedssca.privacy.sums.masked_client import MaskedSumClient
 
-    return Masker(number, identity, _rules(config, run, parties))
+    return MaskedSumClient(number, identity, _rules(config, run, parties))
 
 
 def server_half(config: Config, run: bytes, parties: int) -> Adder:
@@ -109,18 +108,18 @@ def server_half(config: Config, run: bytes, parties: int) -> Adder:
         return in_clear.server()
     if config.privacy.homomorphic:
         require_privacy("tenseal")
-        from fedssca.privacy.sums.ckks import CipherAdder
+        from fedssca.privacy.sums.ckks import EncryptedSumServer
 
         if config.privacy.key_holder >= parties:
             raise UserError(
                 f"privacy.key_holder = {config.privacy.key_holder}: clients are numbered from 0 to "
                 f"{parties - 1}"
             )
-        return CipherAdder(run, config.privacy.key_holder)
+        return EncryptedSumServer(run, config.privacy.key_holder)
     require_privacy()
-    from fedssca.privacy.sums.masks_server import Opener
+    from fedssca.privacy.sums.masked_server import MaskedSumServer
 
-    return Opener(_rules(config, run, parties))
+    return MaskedSumServer(_rules(config, run, parties))
 
 
 def _rules(config: Config, run: bytes, parties: int) -> Any:
@@ -140,9 +139,9 @@ def simulated(config: Config, parties: int) -> Sums:
     if not hides_sums(config):
         return in_clear
     require_privacy()
-    from fedssca.privacy.sums.keys import directory_of
+    from fedssca.privacy.sums.keys import simulated_identities
 
-    identities, run = directory_of(parties), os.urandom(16)
+    identities, run = simulated_identities(parties), os.urandom(16)
     return Sums(
         client=lambda number: answerer(config, run, parties, number, identities[number]),
         server=lambda: server_half(config, run, parties),
@@ -179,7 +178,7 @@ def wire_of(config: Config) -> Wire:
 
             up, down = cost(size, asked)
         else:
-            from fedssca.privacy.sums.masks import cost as masked
+            from fedssca.privacy.sums.masked_client import cost as masked
 
             up, down = masked(
                 _rules(config, b"", clients.count), size, algorithm.cohort is not None
@@ -230,12 +229,16 @@ def loudness(algorithm: Algorithm, clients: Rows | Columns) -> float:
 def survivors(config: Config, clients: int) -> int:
     """Clients in the smallest sum that can be opened; 0: messages are seen one by one.
 
-    As in `graph.Rules.least`, to which every client holds the server. An encrypted sum may be
-    opened with one client in it: there each adds the noise of a message that is seen.
+    An encrypted sum may be opened with one client in it: there each adds the noise of a message
+    that is seen.
     """
     said, asked = config.privacy, config.algorithm.cohort or clients
-    least = max(2, math.ceil((said.threshold or 2 / 3) * asked - 1e-9))
-    return least if said.secure_sum else 0
+    if not said.secure_sum:
+        return 0
+    require_privacy()
+    from fedssca.privacy.sums.graph import Rules
+
+    return Rules(b"", asked, said.neighbours, said.threshold).least
 
 
 def hidden(

@@ -12,10 +12,9 @@ pytest.importorskip("cryptography")
 pytest.importorskip("tenseal")
 import tenseal
 
-from fedssca.privacy.sums import ckks as homomorphic
-from fedssca.privacy.sums.ckks import CipherAdder, Encrypter
-from fedssca.privacy.sums.keys import directory_of
-from fedssca.privacy.sums.masks import Refused
+from fedssca.privacy.sums import Refused, ckks
+from fedssca.privacy.sums.ckks import EncryptedSumClient, EncryptedSumServer
+from fedssca.privacy.sums.keys import simulated_identities
 from fedssca.rounds.aggregate import Arrays
 
 RUN = bytes(16)
@@ -23,10 +22,10 @@ RUN = bytes(16)
 
 class Table:
     def __init__(self, inputs: list[Any], holder: int = 1) -> None:
-        identities = directory_of(len(inputs))
+        identities = simulated_identities(len(inputs))
         self.inputs = inputs
-        self.halves = [Encrypter(i, one, RUN, holder) for i, one in enumerate(identities)]
-        self.adder = CipherAdder(RUN, holder)
+        self.halves = [EncryptedSumClient(i, one, RUN, holder) for i, one in enumerate(identities)]
+        self.adder = EncryptedSumServer(RUN, holder)
         self.gone: set[int] = set()
         self.seen: list[tuple[str, int, Arrays, Arrays]] = []
         self.change: Any = lambda phase, who, arrays: arrays
@@ -79,8 +78,8 @@ def test_only_ciphertexts_reach_the_server() -> None:
         if phase == "reply":
             assert set(said) in ({"cipher"}, {"powers"})
         elif phase == "keys":
-            context = tenseal.context_from(said["public"].tobytes())
-            assert not context.is_private()
+            public = tenseal.context_from(said["public"].tobytes())
+            assert not public.is_private()
         assert who == 1 or phase == "reply"
 
 
@@ -121,7 +120,7 @@ def test_a_key_that_the_holder_did_not_sign_is_refused() -> None:
 
 
 def test_keys_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(homomorphic, "RENEW", 2)
+    monkeypatch.setattr(ckks, "RENEW", 2)
     table = Table(messages(size=10))
     for _ in range(5):
         assert table.off() < 1e-6

@@ -13,15 +13,15 @@ from fedssca.privacy.sums.graph import Rules
 )
 def test_every_member_has_as_many_neighbours(count: int, wanted: int, degree: int) -> None:
     rules = Rules(b"run", count, wanted)
-    circle = rules.circle(1, range(0, 2 * count, 2))
-    near = {who: circle.neighbours(who) for who in range(0, 2 * count, 2)}
+    graph = rules.graph(1, range(0, 2 * count, 2))
+    near = {who: graph.neighbours(who) for who in range(0, 2 * count, 2)}
     for who, others in near.items():
         assert len(set(others)) == degree
         assert who not in others
         assert all(who in near[other] for other in others)
-    assert circle == rules.circle(1, reversed(range(0, 2 * count, 2)))
+    assert graph == rules.graph(1, reversed(range(0, 2 * count, 2)))
     if degree < count - 1:
-        assert circle.order != rules.circle(2, range(0, 2 * count, 2)).order
+        assert graph.order != rules.graph(2, range(0, 2 * count, 2)).order
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.51, 0.8, 1.0])
@@ -34,9 +34,9 @@ def test_two_groups_of_share_holders_always_meet(count: int, threshold: float) -
 
 
 def test_thin_neighbourhoods_are_found() -> None:
-    circle = Rules(b"run", 40, 4, 0.6).circle(1, range(40))
-    assert circle.shares == 3
-    at = circle.order.index(0)
-    around = [circle.order[(at + step) % 40] for step in (-2, -1)]
-    assert 0 in circle.thin(set(range(40)) - set(around))
-    assert circle.thin(range(40)) == []
+    graph = Rules(b"run", 40, 4, 0.6).graph(1, range(40))
+    assert graph.shares == 3
+    at = graph.order.index(0)
+    around = [graph.order[(at + step) % 40] for step in (-2, -1)]
+    assert 0 in graph.unprotected(set(range(40)) - set(around))
+    assert graph.unprotected(range(40)) == []

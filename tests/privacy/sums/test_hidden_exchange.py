@@ -17,8 +17,8 @@ from fedssca.errors import UserError
 from fedssca.methods.schedule import power
 from fedssca.methods.sgd import sgd
 from fedssca.methods.ssca import ssca
-from fedssca.privacy.sums.hidden_exchange import Blind, check_additive, in_process, relay
-from fedssca.privacy.sums.keys import Forged, directory_of
+from fedssca.privacy.sums.hidden_exchange import ExchangeKeys, check_additive, in_process, relay
+from fedssca.privacy.sums.keys import Forged, simulated_identities
 from fedssca.problem.constraints import cross_entropy, loss_at_most
 from fedssca.problem.custom import vertical_problem
 from fedssca.problem.models import classifier, mlp
@@ -35,16 +35,18 @@ TWO = (np.arange(3), np.arange(3, 6))
 THREE = (np.array([0, 1]), np.array([2, 5]), np.array([3, 4]))
 
 
-def people(parties: int, run: bytes = b"r" * 16) -> list[Blind]:
-    made = [Blind(i, parties, run, who) for i, who in enumerate(directory_of(parties))]
+def people(parties: int, run: bytes = b"r" * 16) -> list[ExchangeKeys]:
+    made = [
+        ExchangeKeys(i, parties, run, who) for i, who in enumerate(simulated_identities(parties))
+    ]
     offers = {one.number: one.offer() for one in made}
     for one in made:
-        one.meet(offers)
+        one.agree(offers)
     return made
 
 
 def shared(hs: list[np.ndarray], readers: list[int]) -> tuple[list, dict]:
-    ends = [one.stage("train") for one in people(len(hs))]
+    ends = [one.exchange("train") for one in people(len(hs))]
     sent = {i: ends[i].send(h, readers)[SERVER] for i, h in enumerate(hs)}
     return ends, sent
 
@@ -112,7 +114,7 @@ def test_boxes_of_others_and_of_other_rounds_do_not_open() -> None:
     with pytest.raises(Forged, match="does not open"):
         ends[1].receive(SERVER, first[1])
     with pytest.raises(Forged, match="every party's share"):
-        ends[0].receive(SERVER, first[0])  # he lifts his own veil, that of the new round
+        ends[0].receive(SERVER, first[0])  # it removes its own mask, that of the new round
     ends[1].receive(SERVER, relay(again, [0, 1, 2])[1])
     with pytest.raises(Forged, match="only the server"):
         ends[1].receive(2, first[1])
@@ -121,13 +123,13 @@ def test_boxes_of_others_and_of_other_rounds_do_not_open() -> None:
 def test_no_mask_is_used_twice() -> None:
     """A party that is asked again uses new masks: two answers tell nothing, and fit no sum."""
     made = people(2)
-    ends = [one.stage("train") for one in made]
+    ends = [one.exchange("train") for one in made]
     first = [end.send(np.ones((2, 2)), [0, 1])[SERVER] for end in ends]
-    again = made[1].stage("train").send(np.ones((2, 2)), [0, 1])[SERVER]
+    again = made[1].exchange("train").send(np.ones((2, 2)), [0, 1])[SERVER]
     assert not np.any(again["h"] == first[1]["h"])
     with pytest.raises(Forged, match="every party's share"):
         ends[0].receive(SERVER, relay({0: first[0], 1: again}, [0, 1])[0])
-    other = made[0].stage("measure").send(np.ones((2, 2)), [0, 1])[SERVER]
+    other = made[0].exchange("measure").send(np.ones((2, 2)), [0, 1])[SERVER]
     assert not np.any(other["h"] == first[0]["h"])
 
 
@@ -140,19 +142,21 @@ def test_forged_keys_are_refused() -> None:
     old = offers | {0: stranger.offer()}
     for bad in (swapped, changed):
         with pytest.raises(Forged, match="signature"):
-            one.meet(bad)
+            one.agree(bad)
     with pytest.raises(Forged, match="signature"):
-        two.meet(old)
-    with pytest.raises(Forged, match="came back as mine"):
-        one.meet(old)
+        two.agree(old)
+    with pytest.raises(Forged, match="in this party's name"):
+        one.agree(old)
     with pytest.raises(Forged, match="there are 3"):
-        one.meet({0: offers[0], 1: offers[1]})
+        one.agree({0: offers[0], 1: offers[1]})
     with pytest.raises(RuntimeError, match="no keys of its peers"):
-        Blind(0, 2, b"r" * 16, directory_of(2)[0]).stage("train").send(np.ones(2), [0, 1])
+        ExchangeKeys(0, 2, b"r" * 16, simulated_identities(2)[0]).exchange("train").send(
+            np.ones(2), [0, 1]
+        )
 
 
 def test_numbers_too_large_are_refused_before_they_are_masked() -> None:
-    ends = [one.stage("train") for one in people(2)]
+    ends = [one.exchange("train") for one in people(2)]
     with pytest.raises(UserError, match="too large"):
         ends[0].send(np.full((1, 1), 1e9), [0, 1])
 

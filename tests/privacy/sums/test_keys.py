@@ -14,16 +14,16 @@ from fedssca.privacy.sums.keys import (
     CHUNK,
     Forged,
     KeyPair,
-    Masks,
-    context,
-    directory_of,
+    MaskStream,
     open_box,
+    pack_fields,
     seal,
+    simulated_identities,
 )
 
 
 def test_signatures_tell_parties_apart() -> None:
-    first, second = directory_of(2)
+    first, second = simulated_identities(2)
     signature = first.sign(b"key")
     second.verify(0, b"key", signature)
     for who, data, bad in [
@@ -49,19 +49,27 @@ def test_two_parties_agree_on_a_key_for_each_purpose() -> None:
 
 def test_contexts_do_not_run_together() -> None:
     assert (
-        len({context("ab", "c"), context("a", "bc"), context("abc"), context("a", "b", "c")}) == 4
+        len(
+            {
+                pack_fields("ab", "c"),
+                pack_fields("a", "bc"),
+                pack_fields("abc"),
+                pack_fields("a", "b", "c"),
+            }
+        )
+        == 4
     )
-    assert context(b"run", 12) == context("run", "12")
+    assert pack_fields(b"run", 12) == pack_fields("run", "12")
 
 
 def test_a_box_opens_as_it_was_sealed_only() -> None:
-    key, about = os.urandom(32), context("run", 1, 2)
+    key, about = os.urandom(32), pack_fields("run", 1, 2)
     box = seal(key, b"secret", about)
     assert open_box(key, box, about) == b"secret"
     changed = bytes([box[0] ^ 1]) + box[1:]
     for bad in [
         (os.urandom(32), box, about),
-        (key, box, context("run", 2, 1)),
+        (key, box, pack_fields("run", 2, 1)),
         (key, changed, about),
         (key, box[:-1], about),
         (key, b"", about),
@@ -72,7 +80,7 @@ def test_a_box_opens_as_it_was_sealed_only() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5, CHUNK // 8, CHUNK // 8 + 3])
 def test_masks_are_the_key_stream_and_cancel(size: int) -> None:
-    masks, seed = Masks(), os.urandom(32)
+    masks, seed = MaskStream(), os.urandom(32)
     before = np.arange(size, dtype=np.uint64)
     vector = before.copy()
     masks.add(vector, seed)
@@ -80,5 +88,5 @@ def test_masks_are_the_key_stream_and_cancel(size: int) -> None:
         Cipher(algorithms.AES(seed[:16]), modes.CTR(seed[16:])).encryptor().update(bytes(8 * size))
     )
     np.testing.assert_array_equal(vector, before + np.frombuffer(stream, np.uint64))
-    Masks().add(vector, seed, -1)
+    MaskStream().add(vector, seed, -1)
     np.testing.assert_array_equal(vector, before)

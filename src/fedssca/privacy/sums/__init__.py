@@ -1,1 +1,21 @@
-"""Sums that hide the summands: masks, ciphertexts, and what they are made of."""
+"""Sums whose addends stay hidden from the server.
+
+masked_client    the secure sum by masks that cancel: the client's half
+masked_server    the same sum: the server's half
+ckks             the sum of encrypted messages (homomorphic encryption): both halves
+hidden_exchange  the sum of the h_i of parties that hold columns: all halves
+graph            which clients share masks, and the smallest sum that may be opened
+fixed_point      real numbers as integers modulo 2^64, so that masks cancel exactly
+shamir           secret sharing
+keys             signatures, key agreement, authenticated encryption, mask streams
+"""
+
+from __future__ import annotations
+
+from fedssca.errors import UserError
+
+__all__ = ["Refused"]
+
+
+class Refused(UserError):
+    """A party or the server does not continue a sum; the message says why."""

@@ -1,14 +1,16 @@
-"""The homomorphic sum: clients encrypt (CKKS), the server adds ciphertexts, one client opens it.
+"""The encrypted sum: clients encrypt, the server adds ciphertexts (CKKS), one client decrypts it.
 
-    keys    the key holder -> a public key, signed
-    reply   the public key, a scale for every part of the message -> the encrypted message
-    open    the encrypted sum -> the key holder -> the sum
+    phase   request -> answer
+    keys    to the key holder -> its signed public key
+    reply   the public key and a scale for every part of the message -> the encrypted message
+    open    to the key holder: the encrypted sum -> the sum
 
-Numbers are encrypted with 40 bits behind the point in a modulus of 54 (N = 4096, 128 bits of
-security), so a sum must stay below 2^12 and is off by about 2^-29. Each part of a message is
-brought to that range by a power of two, taken from the sum before. Opened sums carry the noise of
-their encryption, which tells about the key: the key holder drowns it in noise of 2^-24, and makes a
-new key every 100 sums.
+Numbers are encrypted with 40 fractional bits in a modulus of 54 bits (N = 4096, 128 bits of
+security), so the absolute value of a sum must stay below 2^12, and its error is about 2^-29. Each
+part of a message is scaled to that range by a power of two that is taken from the sum before. A
+decrypted sum contains the noise of its encryption, which reveals something about the secret key.
+Therefore the key holder adds noise with a standard deviation of 2^-24 and makes a new key every
+100 sums.
 """
 
 from __future__ import annotations
@@ -20,39 +22,39 @@ from typing import Any
 import numpy as np
 import tenseal
 
+from fedssca.privacy.sums import Refused
 from fedssca.privacy.sums.fixed_point import Layout
-from fedssca.privacy.sums.keys import Forged, Identity, context, parts_of
-from fedssca.privacy.sums.masks import Refused, as_array
+from fedssca.privacy.sums.keys import Forged, Identity, as_array, pack_fields, unpack_fields
 from fedssca.rounds.aggregate import Arrays, Ask, Gathered, complete
 
-__all__ = ["CipherAdder", "Encrypter", "cost"]
+__all__ = ["EncryptedSumClient", "EncryptedSumServer", "cost"]
 
 SLOTS = 2048
-"""Numbers in one ciphertext."""
+"""The count of numbers in one ciphertext."""
 CIPHER = 61_700
-"""Bytes of a ciphertext, packed; it varies by some hundreds."""
-ROOM = 2.0**12
-"""A sum's absolute value stays below this."""
+"""The number of bytes of a serialised ciphertext; it varies by some hundreds."""
+RANGE = 2.0**12
+"""The absolute value of a sum must stay below this."""
 TARGET = 2.0**8
-"""What the largest number of a sum is brought to: 16 times smaller than what there is room for."""
-DROWN = 2.0**-24
-"""Standard deviation of the noise on an opened sum: 30 times that of ten clients' encryption."""
+"""The largest number of a sum is scaled to this value, 16 times below the range."""
+OPENING_NOISE = 2.0**-24
+"""The noise standard deviation on a decrypted sum: 30 times that of ten clients' encryption."""
 RENEW = 100
-"""Sums that are opened under one key."""
+"""The number of sums that are decrypted with one key."""
 TRIES = 40
-"""How often clients may say that they have no room,"""
+"""How often a sum is asked for again because a message exceeds the range."""
 STEP = 6
-"""and by how many powers of two a part is then scaled down."""
+"""By how many powers of two a part that exceeds the range is scaled down."""
 
 
 def cost(size: int, clients: int) -> tuple[int, int]:
-    """Bytes up and down of one sum of so many numbers, all clients together; requests apart."""
+    """Return the bytes up and down of one sum of `size` numbers over all clients."""
     cipher = -(-size // SLOTS) * CIPHER
     return clients * cipher + 8 * size, cipher
 
 
 def exponents(layout: Layout, vector: np.ndarray, target: float) -> np.ndarray:
-    """For every leaf the power of two that brings its largest number just below `target`."""
+    """Return for every leaf the power of two that scales its largest number just below `target`."""
     found = []
     for part in _leaves(layout, vector):
         most = float(np.max(np.abs(part), initial=0.0))
@@ -69,17 +71,17 @@ def _leaves(layout: Layout, vector: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _scales(layout: Layout, powers: np.ndarray) -> np.ndarray:
-    """2^power for every number of the message."""
+    """Return 2^power for every number of the message."""
     sizes = [int(np.prod(shape)) for shape in layout.shapes]
     return np.repeat(np.ldexp(1.0, np.asarray(powers, np.int32)), sizes)
 
 
 def _signed(run: bytes, serial: int, public: bytes) -> bytes:
-    return context("ckks", run, serial, sha256(public).digest())
+    return pack_fields("ckks", run, serial, sha256(public).digest())
 
 
-class Encrypter:
-    """A client's half; the key holder's too."""
+class EncryptedSumClient:
+    """The client's half: it encrypts its messages; the key holder also decrypts the sums."""
 
     def __init__(self, number: int, identity: Identity, run: bytes, holder: int) -> None:
         self._me, self._identity, self._run, self._holder = number, identity, run, holder
@@ -89,7 +91,7 @@ class Encrypter:
         self._noise = np.random.default_rng()
 
     def handle(self, phase: str, asked: Arrays, answer: Callable[[], Any]) -> Arrays:
-        """Answer the server; `answer` computes the message that is to be hidden."""
+        """Return what goes to the server; `answer` computes the message that is to be hidden."""
         message = answer() if phase == "reply" else None
         try:
             if phase == "reply":
@@ -99,7 +101,7 @@ class Encrypter:
             if phase == "open" and self._me == self._holder:
                 return self._on_open(asked)
         except KeyError as missing:
-            raise Refused(f"{phase} of an encrypted sum came without {missing}") from None
+            raise Refused(f"the request {phase!r} of an encrypted sum has no {missing}") from None
         except Forged as forged:
             raise Refused(f"party {self._me}, {phase}: {forged}") from None
         raise Refused(f"party {self._me} refuses: {phase!r} is not for it")
@@ -123,7 +125,7 @@ class Encrypter:
     def _on_reply(self, asked: Arrays, message: Any) -> Arrays:
         layout = Layout.of(message)
         vector = layout.pack(message)
-        if "powers" not in asked:  # the scale of the very first sum: from this client's own
+        if "powers" not in asked:  # The scale of the first sum comes from one client's message.
             return {"powers": exponents(layout, vector, TARGET / int(asked["addends"]))}
         if "public" in asked:
             self._learn(asked)
@@ -131,16 +133,16 @@ class Encrypter:
             raise Refused(f"party {self._me} has no key to encrypt with")
         scaled = vector * _scales(layout, asked["powers"])
         if not np.isfinite(scaled).all():
-            raise Refused("a number that should be added up is not finite")
-        room = ROOM / int(asked["addends"])
-        large = [np.max(np.abs(part), initial=0.0) >= room for part in _leaves(layout, scaled)]
+            raise Refused("a number that is to be added up is not finite")
+        largest = RANGE / int(asked["addends"])
+        large = [np.max(np.abs(part), initial=0.0) >= largest for part in _leaves(layout, scaled)]
         if any(large):
             return {"large": np.array(large, np.int32)}
         parts = (
             tenseal.ckks_vector(self._public, scaled[at : at + SLOTS]).serialize()
             for at in range(0, len(scaled), SLOTS)
         )
-        return {"cipher": as_array(context(*parts))}
+        return {"cipher": as_array(pack_fields(*parts))}
 
     def _learn(self, asked: Arrays) -> None:
         public, serial = asked["public"].tobytes(), int(asked["serial"])
@@ -149,39 +151,45 @@ class Encrypter:
         self._public = tenseal.context_from(public)
 
     def _on_open(self, asked: Arrays) -> Arrays:
-        """One opening for one number; the noise that would tell about the key is drowned."""
+        """Decrypt a sum once, with noise that hides the noise of the encryption."""
         number = int(asked["number"])
         if number <= self._opened or self._secret is None:
-            raise Refused(f"party {self._me} refuses: sum {number} is open already, or not its own")
+            raise Refused(
+                f"party {self._me} refuses: sum {number} was opened before, or it has no key"
+            )
         self._opened = number
         self._check_serial(asked, self._serial)
-        parts = parts_of(asked["cipher"].tobytes(), int(asked["parts"]))
+        parts = unpack_fields(asked["cipher"].tobytes(), int(asked["parts"]))
         plain = np.concatenate(
             [np.array(tenseal.ckks_vector_from(self._secret, part).decrypt()) for part in parts]
             or [np.zeros(0)]
         )
-        plain += DROWN * self._noise.standard_normal(len(plain))
-        return {"plain": np.where(np.abs(plain) < 8 * DROWN, 0.0, plain)}  # nothing stays nothing
+        plain += OPENING_NOISE * self._noise.standard_normal(len(plain))
+        return {
+            "plain": np.where(np.abs(plain) < 8 * OPENING_NOISE, 0.0, plain)
+        }  # Zeros stay zeros.
 
     def _check_serial(self, asked: Arrays, due: int) -> None:
         if int(asked["serial"]) != due:
-            raise Refused(f"party {self._me} refuses: key {int(asked['serial'])}, due is {due}")
+            raise Refused(
+                f"party {self._me} refuses: key {int(asked['serial'])}, expected is {due}"
+            )
 
 
-class CipherAdder:
-    """The server's half: it has the public key only."""
+class EncryptedSumServer:
+    """The server's half: it adds ciphertexts and knows only the public key."""
 
     def __init__(self, run: bytes, holder: int) -> None:
         self._run, self._holder = run, holder
         self._serial = self._number = self._begun = 0
         self._key: Arrays = {}
         self._context: Any = None
-        self._know: set[int] = set()
-        """Who has the public key."""
+        self._informed: set[int] = set()
+        """The clients that have the public key."""
         self._powers: dict[Layout, np.ndarray] = {}
 
     def gather(self, ask: Ask, asked: Sequence[int], like: Any) -> Gathered:
-        """The sum over those of `asked` who answer; `like` has the shape of a message."""
+        """Return the sum over those of `asked` that answer; `like` has the form of a message."""
         layout = Layout.of(like)
         self._number += 1
         if not self._key or self._number - self._begun >= RENEW:
@@ -206,7 +214,7 @@ class CipherAdder:
 
     def _renew(self, ask: Ask) -> None:
         self._serial += 1
-        self._begun, self._know = self._number, set()
+        self._begun, self._informed = self._number, set()
         serial = {"serial": np.asarray(self._serial, np.int64)}
         found = complete(ask("keys", {self._holder: serial}), "public", "sign")
         self._key = serial | self._holds(found)
@@ -224,35 +232,35 @@ class CipherAdder:
 
     def _ciphers(self, ask: Ask, asked: Sequence[int], order: Arrays) -> dict[int, Arrays]:
         powers = order["powers"]
-        letters = {who: order if who in self._know else order | self._key for who in asked}
+        requests = {who: order if who in self._informed else order | self._key for who in asked}
         found = {
             who: said
-            for who, said in ask("reply", letters).items()
+            for who, said in ask("reply", requests).items()
             if "cipher" in said or said.get("large", powers[:0]).shape == powers.shape
         }
-        self._know |= set(found)
+        self._informed |= set(found)
         return found
 
     def _open(self, ask: Ask, found: list[Arrays], layout: Layout) -> np.ndarray:
-        """Add up ciphertexts and have the sum opened."""
+        """Add the ciphertexts and ask the key holder to decrypt the sum."""
         count = -(-layout.size // SLOTS)
         total: list[Any] = []
         for said in found:
             parts = [
                 tenseal.ckks_vector_from(self._context, part)
-                for part in parts_of(said["cipher"].tobytes(), count)
+                for part in unpack_fields(said["cipher"].tobytes(), count)
             ]
             total = [a + b for a, b in zip(total, parts, strict=True)] if total else parts
         order: Arrays = {
             "serial": np.asarray(self._serial, np.int64),
             "number": np.asarray(self._number, np.int64),
             "parts": np.asarray(count, np.int32),
-            "cipher": as_array(context(*(part.serialize() for part in total))),
+            "cipher": as_array(pack_fields(*(part.serialize() for part in total))),
         }
         opened = complete(ask("open", {self._holder: order}), "plain")
         plain = np.asarray(self._holds(opened)["plain"], np.float64)
         if plain.shape != (layout.size,):
-            raise Refused(f"the key holder opened {plain.shape} numbers, due are {layout.size}")
+            raise Refused(f"the key holder sent {plain.shape} numbers, expected are {layout.size}")
         return plain
 
     def _holds(self, found: Mapping[int, Any]) -> Arrays:

@@ -1,8 +1,9 @@
-"""Numbers as whole numbers modulo 2^64: x -> round(2^40 x).
+"""Real numbers as integers modulo 2^64: x -> round(2^40 x).
 
-Sums of such numbers are exact in any order, and so are masks that cancel. The price: every addend
-is off by at most 2^-41, and a sum must stay within 2^23. What might leave that range is refused
-before it is masked, because around the circle it would be wrong without a sign of it.
+Sums of such integers are exact in any order, so masks cancel exactly. In return every addend has a
+rounding error of at most 2^-41, and the absolute value of a sum must stay below 2^23. A vector that
+might leave that range is refused before it is masked, because a sum that wraps around modulo 2^64
+would be wrong without any sign of it.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ __all__ = ["BITS", "RANGE", "Layout", "from_fixed", "to_fixed"]
 
 BITS = 40
 RANGE = 2.0 ** (63 - BITS)
-"""A sum's absolute value stays below this."""
+"""The absolute value of a sum must stay below this."""
 
 
 def to_fixed(values: np.ndarray, addends: int) -> np.ndarray:
-    """round(2^40 x) modulo 2^64, refused unless |x| * addends < 2^23 for every x."""
-    # Doubles above 2^53 are whole numbers already: rounding and the cast are exact.
+    """Return round(2^40 x) modulo 2^64; refuse values unless |x| * addends < 2^23 for every x."""
+    # Doubles above 2^53 are integers already, so the rounding and the cast are exact.
     scaled = np.asarray(values, np.float64) * 2.0**BITS
     most = float(np.max(np.abs(scaled), initial=0.0))
-    # Half a unit for the rounding of each addend.
+    # Rounding adds at most half a unit to each addend.
     if not (most + 0.5) * addends < 2.0**63:
         if not np.isfinite(most):
-            raise UserError("a number that should be added up is not finite")
+            raise UserError("a number that is to be added up is not finite")
         raise UserError(
-            f"a number of {most / 2**BITS:.3g} is too large for a sum over {addends} parties in "
+            f"the number {most / 2**BITS:.3g} is too large for a sum over {addends} parties in "
             f"fixed point: |x| must stay below {RANGE / addends:,.0f}; scale the data or the "
             "objective down"
         )
@@ -39,12 +40,12 @@ def to_fixed(values: np.ndarray, addends: int) -> np.ndarray:
 
 
 def from_fixed(total: np.ndarray) -> np.ndarray:
-    """The sum as doubles."""
+    """Return a sum of fixed-point numbers as doubles."""
     return total.view(np.int64) * 2.0**-BITS
 
 
 class Layout(NamedTuple):
-    """How the leaves of a tree lie in one vector."""
+    """The positions of the leaves of a tree in one flat vector."""
 
     structure: Any
     shapes: tuple[tuple[int, ...], ...]
@@ -52,7 +53,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, tree: Any) -> Layout:
-        """The layout of trees like this one (arrays, or their shapes)."""
+        """The layout of trees of this form; the leaves are arrays or their shapes."""
         leaves, structure = jax.tree.flatten(tree)
         return cls(
             structure,
@@ -62,25 +63,25 @@ class Layout(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Numbers in all leaves."""
+        """The count of numbers in all leaves."""
         return sum(int(np.prod(shape)) for shape in self.shapes)
 
     def pack(self, tree: Any) -> np.ndarray:
-        """All leaves one after another, in double precision; a tree of another shape is refused."""
+        """Concatenate all leaves in double precision; a tree of another form is refused."""
         leaves, structure = jax.tree.flatten(tree)
         shapes = tuple(np.shape(leaf) for leaf in leaves)
         if structure != self.structure or shapes != self.shapes:
-            raise ValueError(f"a message of shapes {shapes} where {self.shapes} are due")
+            raise ValueError(f"the message has the shapes {shapes}, expected are {self.shapes}")
         parts = [np.asarray(leaf, np.float64).ravel() for leaf in leaves]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def unpack(self, vector: np.ndarray) -> Any:
-        """The tree again, each leaf in its own precision."""
+        """Return the tree of a flat vector, each leaf in its own precision."""
         leaves, at = [], 0
         for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
             size = int(np.prod(shape))
             leaves.append(vector[at : at + size].reshape(shape).astype(dtype))
             at += size
         if at != len(vector):
-            raise ValueError(f"{len(vector)} numbers where {at} are due")
+            raise ValueError(f"the vector has {len(vector)} numbers, expected are {at}")
         return jax.tree.unflatten(self.structure, leaves)

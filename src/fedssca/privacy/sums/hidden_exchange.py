@@ -1,15 +1,16 @@
-"""The blind exchange: parties with columns learn the sum of the h_i, the server learns nothing.
+"""The hidden exchange: parties that hold columns learn the sum of the h_i, the server nothing.
 
-For a head that sees only sum_i h_i (`Vertical.additive`). In the phase "share" party i sends
+It serves a head that depends only on sum_i h_i (`Vertical.additive`). In the phase "share" party i
+sends the server
 
     h_i + sum_{j > i} r_ij - sum_{j < i} r_ij  (+ v, the first reader only)      modulo 2^64
 
-in fixed point. r_ij comes from a key that only parties i and j have, so the r cancel in the sum;
-the veil v from a seed that the first reader draws anew and seals for the other readers. The server
-adds and passes on sum_i h_i + v, which is noise to it: I letters up, one down to each reader. A
-further number, 1 at each party, shows the readers that nobody's share is missing or counted twice.
+in fixed point. The masks r_ij come from keys that only parties i and j have, and cancel in the sum.
+The mask v comes from a new seed that the first reader draws and seals for the other readers. The
+server forwards sum_i h_i + v to each reader, which is indistinguishable from random numbers without
+v. One more number, 1 at each party, shows the readers that every share was added exactly once.
 
-Among two parties the sum gives away the other's h: nothing can hide it then.
+With two parties each of them can compute the other's h from the sum; no exchange can prevent that.
 """
 
 from __future__ import annotations
@@ -29,91 +30,91 @@ from fedssca.privacy.sums.keys import (
     Forged,
     Identity,
     KeyPair,
-    Masks,
-    context,
+    MaskStream,
     derive,
-    directory_of,
     open_box,
+    pack_fields,
     seal,
+    simulated_identities,
 )
 from fedssca.problem.problem import Array, Batch, Vertical
 from fedssca.rounds.exchange import SERVER, Ends, Outgoing
 
-__all__ = ["Blind", "check_additive", "in_process", "relay"]
+__all__ = ["ExchangeKeys", "check_additive", "in_process", "relay"]
 
 SEALED = KEY + 28
-"""Bytes of a seed in its box."""
+"""The number of bytes of a sealed seed."""
 
 
-class Blind:
-    """One party's keys for a run; `stage` gives its ends of exchanges."""
+class ExchangeKeys:
+    """The keys that one party shares with each other party in a run."""
 
     def __init__(self, number: int, parties: int, run: bytes, identity: Identity) -> None:
         self.number, self.parties = number, parties
         self._run, self._identity, self._pair = run, identity, KeyPair()
         self._shared: dict[int, bytes] = {}
-        self._stages: dict[str, BlindExchange] = {}
-        self.masks, self.lock = Masks(), threading.Lock()
+        self._exchanges: dict[str, HiddenExchange] = {}
+        self.masks, self.lock = MaskStream(), threading.Lock()
 
     def offer(self) -> dict[str, np.ndarray]:
-        """The public key of this run, signed."""
-        signature = self._identity.sign(self._said(self.number, self._pair.public))
+        """Return this party's public key of the run, signed."""
+        signature = self._identity.sign(self._signed(self.number, self._pair.public))
         return {
             "key": np.frombuffer(self._pair.public, np.uint8),
             "signature": np.frombuffer(signature, np.uint8),
         }
 
-    def meet(self, offers: Mapping[int, Mapping[str, np.ndarray]]) -> None:
-        """Agree on keys with all peers; Forged if an offer is not its party's."""
+    def agree(self, offers: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+        """Compute the keys shared with all other parties; raise Forged if an offer is forged."""
         if set(offers) != set(range(self.parties)):
-            raise Forged(f"keys of parties {sorted(offers)}; there are {self.parties}")
+            raise Forged(f"keys came from parties {sorted(offers)}; there are {self.parties}")
         shared = {}
         for peer, offer in offers.items():
             public = offer["key"].tobytes()
             if peer == self.number:
                 if public != self._pair.public:
-                    raise Forged("somebody else's key came back as mine")
+                    raise Forged("another key came back in this party's name")
                 continue
-            self._identity.verify(peer, self._said(peer, public), offer["signature"].tobytes())
+            self._identity.verify(peer, self._signed(peer, public), offer["signature"].tobytes())
             pair = sorted((peer, self.number))
-            shared[peer] = self._pair.agree(public, context("exchange", self._run, *pair))
+            shared[peer] = self._pair.agree(public, pack_fields("exchange", self._run, *pair))
         self._shared = shared
 
-    def stage(self, name: str) -> BlindExchange:
-        """Own end of the exchanges of one stage of the run, always the same object."""
-        return self._stages.setdefault(name, BlindExchange(self, name))
+    def exchange(self, stage: str) -> HiddenExchange:
+        """Return this party's side of the exchanges of one stage, always the same object."""
+        return self._exchanges.setdefault(stage, HiddenExchange(self, stage))
 
     def key(self, peer: int, *purpose: str | int) -> bytes:
-        """A key of this party and `peer` for one purpose."""
-        return derive(self._shared[peer], context(*purpose))
+        """Return the key that this party shares with `peer` for one purpose."""
+        return derive(self._shared[peer], pack_fields(*purpose))
 
     @property
-    def met(self) -> bool:
-        """Keys are agreed on with all peers."""
+    def agreed(self) -> bool:
+        """Whether this party shares a key with every other party."""
         return len(self._shared) == self.parties - 1
 
-    def _said(self, number: int, public: bytes) -> bytes:
-        return context("exchange key", self._run, number, public)
+    def _signed(self, number: int, public: bytes) -> bytes:
+        return pack_fields("exchange key", self._run, number, public)
 
 
-class BlindExchange:
-    """An `Exchange` of sums."""
+class HiddenExchange:
+    """One party's side of an `Exchange` in which the readers learn only the sum of the h_i."""
 
-    def __init__(self, keys: Blind, stage: str) -> None:
+    def __init__(self, keys: ExchangeKeys, stage: str) -> None:
         self._keys, self._stage = keys, stage
         self._count = 0
         self._readers: list[int] = []
-        self._veil = b""
+        self._seed = b""
         self._own: np.ndarray | None = None
         self._total: np.ndarray | None = None
 
     def send(self, h: Array, readers: Sequence[int]) -> Outgoing:
-        """Own h under masks, to the server."""
+        """Send this party's masked h to the server."""
         keys = self._keys
-        if not keys.met:
+        if not keys.agreed:
             raise RuntimeError(f"party {keys.number} has no keys of its peers yet")
-        # Each party counts for itself: nobody can make it use a mask twice, which would give away
-        # the difference of two vectors. If parties count differently, masks do not cancel.
+        # Each party counts its own exchanges, so nobody can make it use a mask twice, which would
+        # reveal the difference of two vectors. If counts differ, the masks do not cancel.
         self._count += 1
         self._readers, self._total = list(readers), None
         self._own = np.asarray(h)
@@ -125,33 +126,33 @@ class BlindExchange:
                     keys.masks.add(vector, seed, 1 if peer > keys.number else -1)
             if keys.number != readers[0]:
                 return {SERVER: {"h": vector}}
-            self._veil = os.urandom(KEY)
-            keys.masks.add(vector, self._veil)
+            self._seed = os.urandom(KEY)
+            keys.masks.add(vector, self._seed)
         boxes = [
-            seal(keys.key(reader, "seal"), self._veil, self._about(reader))
+            seal(keys.key(reader, "seal"), self._seed, self._about(reader))
             for reader in readers[1:]
         ]
         return {SERVER: {"h": vector, "seals": np.frombuffer(b"".join(boxes), np.uint8)}}
 
     def receive(self, sender: int, payload: Any) -> None:
-        """Lift the veil from the sum; Forged unless it is that of all parties in this round."""
+        """Remove the readers' mask from the sum; raise Forged unless all shares are in it once."""
         keys = self._keys
         if sender != SERVER or self._own is None:
-            raise Forged(f"party {sender} sent what only the server may pass on")
-        veil = self._veil
+            raise Forged(f"party {sender} sent a sum, which only the server may send")
+        seed = self._seed
         if keys.number != self._readers[0]:
             key = keys.key(self._readers[0], "seal")
-            veil = open_box(key, payload["seal"].tobytes(), self._about(keys.number))
+            seed = open_box(key, payload["seal"].tobytes(), self._about(keys.number))
         vector = np.array(payload["h"], np.uint64)
         with keys.lock:
-            keys.masks.add(vector, veil, -1)
+            keys.masks.add(vector, seed, -1)
         total = from_fixed(vector)
         if len(total) != self._own.size + 1 or total[-1] != keys.parties:
             raise Forged("the sum is not that of every party's share, once each")
         self._total = total[:-1].reshape(self._own.shape).astype(self._own.dtype)
 
     def collect(self) -> list[Any]:
-        """Own h, the rest of the sum in one peer's place, zeros in the others'."""
+        """Return a list with the right sum: own h, the rest of the sum at one peer, zeros."""
         if self._total is None or self._own is None:
             raise RuntimeError(f"party {self._keys.number} has no sum of h in this round")
         hs = [np.zeros_like(self._own) for _ in range(self._keys.parties)]
@@ -161,15 +162,17 @@ class BlindExchange:
         return hs
 
     def _about(self, reader: int) -> bytes:
-        """What a box with a seed is: the keys are of this run and pair already."""
-        return context("veil", self._stage, self._count, self._readers[0], reader)
+        """Return the associated data of a sealed seed; the key already names run and parties."""
+        return pack_fields("veil", self._stage, self._count, self._readers[0], reader)
 
 
 def relay(sent: Mapping[int, Any], readers: Sequence[int]) -> Outgoing:
-    """At the server: add up what it cannot read, and pass it on with each reader's box."""
+    """At the server: add the masked vectors, and send each reader the sum and its sealed seed."""
     vectors = [np.asarray(payload["h"]) for payload in sent.values()]
     if len({vector.shape for vector in vectors}) != 1:
-        raise UserError("the parties' shares are of different lengths: do all see the same rows?")
+        raise UserError(
+            "the vectors of the parties have different lengths: do all parties have the same rows?"
+        )
     total = np.sum(vectors, axis=0, dtype=np.uint64)
     boxes = np.asarray(sent[readers[0]]["seals"])
     if boxes.size != SEALED * (len(readers) - 1):
@@ -183,17 +186,18 @@ def relay(sent: Mapping[int, Any], readers: Sequence[int]) -> Outgoing:
 
 
 def in_process(parties: int) -> Ends:
-    """Parties in one process, for the simulator: they have met."""
+    """Return the exchange of parties in one process, which have already agreed on keys."""
     run = os.urandom(16)
-    people = [Blind(i, parties, run, who) for i, who in enumerate(directory_of(parties))]
-    offers = {one.number: one.offer() for one in people}
-    for one in people:
-        one.meet(offers)
-    return Ends(lambda number, count: people[number].stage("train"), relay)
+    identities = simulated_identities(parties)
+    keys = [ExchangeKeys(number, parties, run, own) for number, own in enumerate(identities)]
+    offers = {own.number: own.offer() for own in keys}
+    for own in keys:
+        own.agree(offers)
+    return Ends(lambda number, count: keys[number].exchange("train"), relay)
 
 
 def check_additive(split: Vertical, w0: Array, hs: Sequence[Array], batch: Batch) -> None:
-    """A UserError unless head(w_0, hs) stays as it is when all of sum(hs) is in one place."""
+    """Raise a UserError if head(w_0, hs) depends on more than the sum of the hs."""
     shapes = {h.shape for h in hs}
     if len(shapes) == 1:
         draw = np.random.default_rng(0).normal
@@ -205,5 +209,5 @@ def check_additive(split: Vertical, w0: Array, hs: Sequence[Array], batch: Batch
             return
     raise UserError(
         "the problem is declared additive, but its head depends on more than the sum of the h_i: "
-        "leave additive out, and parties exchange them in pairs"
+        "leave additive out, then the parties exchange the h_i in pairs"
     )

@@ -1,9 +1,9 @@
-"""The cryptography that everything here is made of, all of it from `cryptography`.
+"""The cryptographic primitives of the hidden sums, all from the package `cryptography`.
 
-signatures     Ed25519 in the simulator; a site's certificate in a deployment (`deploy.identity`)
-agreement      X25519, then HKDF-SHA256 to a key of 32 bytes for one purpose
-sealed boxes   AES-256-GCM; the associated data says what a box is, from whom and for whom
-masks          the key stream of AES-128-CTR, read as numbers modulo 2^64
+signatures     Ed25519 in the simulator; the certificate of a site in a deployment
+key agreement  X25519, then HKDF-SHA256 to a key of 32 bytes for one purpose
+sealed boxes   AES-256-GCM; the associated data names the purpose, the sender and the receiver
+masks          the key stream of AES-128-CTR, read as integers modulo 2^64
 """
 
 from __future__ import annotations
@@ -26,52 +26,54 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 __all__ = [
     "KEY",
     "NONCE",
+    "Ed25519Identity",
     "Forged",
     "Identity",
     "KeyPair",
-    "Masks",
-    "Signing",
-    "context",
+    "MaskStream",
+    "as_array",
     "derive",
-    "directory_of",
     "open_box",
-    "parts_of",
+    "pack_fields",
     "seal",
+    "simulated_identities",
+    "unpack_fields",
 ]
 
 KEY = 32
-"""Bytes of every key, seed and secret."""
+"""The number of bytes of every key, seed and secret."""
 NONCE = 12
+"""The number of bytes of a nonce of AES-GCM."""
 CHUNK = 1 << 18
-"""Bytes of a key stream that are made at a time: they stay in the cache until they are added."""
+"""The number of bytes of a key stream that are made at a time: few enough for the CPU's cache."""
 
 
 class Forged(ValueError):
-    """A signature or a box that is not from whom, for whom or about what it should be."""
+    """A signature or a sealed box does not belong to the expected sender, receiver or purpose."""
 
 
 class Identity(Protocol):
-    """Who a party is, to the others."""
+    """Signs for one party and verifies the signatures of the others."""
 
     def sign(self, data: bytes) -> bytes:
-        """A signature of this party, with all that checking it needs."""
+        """Return this party's signature, together with everything that verifying it needs."""
 
     def verify(self, who: int, data: bytes, signature: bytes) -> None:
-        """Raise Forged unless party `who` signed this."""
+        """Raise Forged unless party `who` signed `data`."""
 
 
-class Signing:
-    """Ed25519 keys, all public ones known to all from the start: the simulator's identities."""
+class Ed25519Identity:
+    """An identity in the simulator: all parties know all public keys from the start."""
 
     def __init__(self, secret: Ed25519PrivateKey, directory: Mapping[int, bytes]) -> None:
         self._secret, self._directory = secret, directory
 
     def sign(self, data: bytes) -> bytes:
-        """64 bytes."""
+        """Return the signature, 64 bytes."""
         return self._secret.sign(data)
 
     def verify(self, who: int, data: bytes, signature: bytes) -> None:
-        """Raise Forged unless party `who` of the directory signed this."""
+        """Raise Forged unless party `who` of the directory signed `data`."""
         if who not in self._directory:
             raise Forged(f"there is no party {who}")
         try:
@@ -80,15 +82,15 @@ class Signing:
             raise Forged(f"the signature is not that of party {who}") from None
 
 
-def directory_of(parties: int) -> list[Signing]:
-    """Fresh identities of so many parties that know each other."""
+def simulated_identities(parties: int) -> list[Ed25519Identity]:
+    """Return new identities for this many parties, each of which knows all public keys."""
     secrets = [Ed25519PrivateKey.generate() for _ in range(parties)]
     known = {who: secret.public_key().public_bytes_raw() for who, secret in enumerate(secrets)}
-    return [Signing(secret, known) for secret in secrets]
+    return [Ed25519Identity(secret, known) for secret in secrets]
 
 
 class KeyPair:
-    """One X25519 key pair."""
+    """An X25519 key pair."""
 
     def __init__(self, secret: bytes = b"") -> None:
         self.secret = secret or os.urandom(KEY)
@@ -96,7 +98,7 @@ class KeyPair:
         self.public = self._private.public_key().public_bytes_raw()
 
     def agree(self, public: bytes, info: bytes) -> bytes:
-        """The key that both parties get, for the purpose `info` only."""
+        """Return the key that both parties compute for the purpose `info`."""
         try:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError as error:
@@ -105,44 +107,51 @@ class KeyPair:
 
 
 def derive(secret: bytes, info: bytes) -> bytes:
-    """HKDF-SHA256(secret, info): 32 bytes."""
+    """Return HKDF-SHA256(secret, info), 32 bytes."""
     return HKDF(SHA256(), KEY, None, info).derive(secret)
 
 
-def context(*parts: bytes | str | int) -> bytes:
-    """All parts in one string from which each can be told: lengths before contents."""
-    texts = [part if isinstance(part, bytes) else str(part).encode() for part in parts]
+def pack_fields(*fields: bytes | str | int) -> bytes:
+    """Join fields unambiguously: the length of each field precedes its content."""
+    texts = [field if isinstance(field, bytes) else str(field).encode() for field in fields]
     return b"".join(len(text).to_bytes(4, "big") + text for text in texts)
 
 
-def parts_of(joined: bytes, count: int) -> list[bytes]:
-    """The parts that `context` joined, of which there must be `count`."""
-    parts, at = [], 0
+def unpack_fields(joined: bytes, count: int) -> list[bytes]:
+    """Return the fields that `pack_fields` joined; raise Forged unless there are `count`."""
+    fields, at = [], 0
     while at < len(joined):
         size = int.from_bytes(joined[at : at + 4], "big")
-        parts.append(joined[at + 4 : at + 4 + size])
+        fields.append(joined[at + 4 : at + 4 + size])
         at += 4 + size
-    if at != len(joined) or len(parts) != count:
-        raise Forged(f"{len(parts)} parts, some of them cut off, where {count} are due")
-    return parts
+    if at != len(joined) or len(fields) != count:
+        raise Forged(f"{len(fields)} fields came, some of them cut off; expected are {count}")
+    return fields
+
+
+def as_array(data: bytes) -> np.ndarray:
+    """Return bytes as the array in which they are sent."""
+    return np.frombuffer(data, np.uint8)
 
 
 def seal(key: bytes, plain: bytes, about: bytes) -> bytes:
-    """A box that opens with the same key and the same associated data only."""
+    """Encrypt: the box opens only with the same key and the same associated data."""
     nonce = os.urandom(NONCE)
     return nonce + AESGCM(key).encrypt(nonce, plain, about)
 
 
 def open_box(key: bytes, box: bytes, about: bytes) -> bytes:
-    """What is in a box, or Forged."""
+    """Decrypt a box, or raise Forged."""
     try:
         return AESGCM(key).decrypt(box[:NONCE], box[NONCE:], about)
     except (InvalidTag, ValueError):
-        raise Forged("a sealed box does not open: changed, replayed, or for another") from None
+        raise Forged(
+            "a sealed box does not open: it was changed, replayed, or sealed for another party"
+        ) from None
 
 
-class Masks:
-    """Adds key streams to vectors of uint64; its buffers are used again, so: one thread each."""
+class MaskStream:
+    """Adds key streams to vectors of uint64. It reuses its buffers: each thread needs its own."""
 
     def __init__(self) -> None:
         self._zeros = memoryview(bytes(CHUNK))
@@ -150,7 +159,7 @@ class Masks:
         self._numbers = np.frombuffer(self._stream, "<u8")
 
     def add(self, vector: np.ndarray, seed: bytes, sign: int = 1) -> None:
-        """vector += sign * stream(seed) modulo 2^64, in place. A seed serves one vector only."""
+        """Compute vector += sign * stream(seed) modulo 2^64 in place; use a seed only once."""
         cipher = Cipher(AES(seed[:16]), CTR(seed[16:KEY])).encryptor()
         step = np.add if sign > 0 else np.subtract
         for begin in range(0, len(vector), CHUNK // 8):

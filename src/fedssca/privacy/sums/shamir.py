@@ -1,4 +1,4 @@
-"""A secret in shares: any `threshold` of them give it back, fewer say nothing about it (Shamir).
+"""Shamir's secret sharing: any `threshold` shares give the secret, fewer say nothing about it.
 
 share(x) = secret + c_1 x + ... + c_(t-1) x^(t-1) modulo p, with random c; the secret is the value
 at 0 of the polynomial through any t points. p is the first prime above 2^256, so that secrets of
@@ -17,11 +17,11 @@ __all__ = ["PRIME", "SHARE", "combine", "split"]
 
 PRIME = 2**256 + 297
 SHARE = KEY + 1
-"""Bytes of a share."""
+"""The number of bytes of a share."""
 
 
 def split(secret: bytes, holders: int, threshold: int) -> list[bytes]:
-    """The shares of holders 1, 2, ..."""
+    """Return one share for each of the holders 1, 2, ...; `threshold` of them are needed."""
     if not 1 <= threshold <= holders or len(secret) != KEY:
         raise ValueError(f"{threshold} of {holders} shares of a secret of {len(secret)} bytes")
     powers = [secrets.randbelow(PRIME) for _ in range(threshold - 1)]
@@ -36,19 +36,19 @@ def split(secret: bytes, holders: int, threshold: int) -> list[bytes]:
 
 
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """The secret from the shares of `threshold` holders (more are not looked at)."""
+    """Reconstruct the secret from the shares of `threshold` holders; more shares are ignored."""
     if len(shares) < threshold:
         raise ValueError(f"{len(shares)} shares, {threshold} are needed")
     points = tuple(sorted(shares))[:threshold]
     values = [int.from_bytes(shares[x], "little") for x in points]
     secret = sum(a * b for a, b in zip(_at_zero(points), values, strict=True)) % PRIME
-    # Wrong shares may give a number that no secret has: it is then simply a wrong secret.
+    # Wrong shares may give a number outside the range of secrets. Reduced, it is a wrong secret.
     return (secret % 2 ** (8 * KEY)).to_bytes(KEY, "little")
 
 
 @lru_cache(maxsize=1024)
 def _at_zero(points: tuple[int, ...]) -> tuple[int, ...]:
-    """Lagrange's coefficients for the value at 0."""
+    """The coefficients of Lagrange's interpolation at 0."""
     found = []
     for x in points:
         top = bottom = 1

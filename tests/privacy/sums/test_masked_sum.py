@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 
 pytest.importorskip("cryptography")
 from fedssca.errors import UserError
-from fedssca.privacy.sums import keys as keys_module
-from fedssca.privacy.sums import masks as secure_sum
-from fedssca.privacy.sums import masks_server as secure_sum_server
-from fedssca.privacy.sums import shamir
-from fedssca.privacy.sums.keys import Masks, context, directory_of, parts_of
-from fedssca.privacy.sums.masks import Refused, as_array
-from tests.privacy.parties import PHASES, Table, inputs
+from fedssca.privacy.sums import Refused, masked_client, masked_server, shamir
+from fedssca.privacy.sums.keys import (
+    KeyPair,
+    MaskStream,
+    as_array,
+    pack_fields,
+    simulated_identities,
+    unpack_fields,
+)
+from fedssca.privacy.sums.masked_client import MaskedSumClient
+from tests.privacy.parties import PHASES, MaskedSums, inputs
 
 
 @pytest.mark.parametrize(
@@ -28,7 +32,7 @@ from tests.privacy.parties import PHASES, Table, inputs
     + [(100, 0, "reply")],
 )
 def test_it_is_the_sum_of_those_who_answer(count: int, share: float, phase: str) -> None:
-    table = Table(inputs(count, 5))
+    table = MaskedSums(inputs(count, 5))
     gone = np.random.default_rng(1).permutation(count)[: int(np.ceil(share * count))]
     if count < 100 and phase in ("reply", "unmask"):
         table.check(table.gather())  # so that keys of an earlier sum are in use
@@ -43,7 +47,7 @@ def test_it_is_the_sum_of_those_who_answer(count: int, share: float, phase: str)
 
 
 def test_two_exchanges_a_sum_as_long_as_nobody_vanishes() -> None:
-    table = Table(inputs(4))
+    table = MaskedSums(inputs(4))
     for _ in range(3):
         table.gather()
     assert [p for p, who, _ in table.seen if who == 0] == ["keys", "shares"] + [
@@ -59,7 +63,7 @@ def test_two_exchanges_a_sum_as_long_as_nobody_vanishes() -> None:
 
 def test_messages_of_any_shape() -> None:
     trees = [{"a": np.full((2, 3), i, np.float32), "b": (np.float32(i / 3),)} for i in range(3)]
-    found = Table(trees).gather()
+    found = MaskedSums(trees).gather()
     np.testing.assert_array_equal(found.total["a"], np.full((2, 3), 3, np.float32))
     assert found.total["b"][0] == np.float32(1)
     assert found.total["a"].dtype == np.float32
@@ -70,7 +74,7 @@ def test_messages_of_any_shape() -> None:
 def test_any_schedule_of_faults_gives_the_sum_or_a_refusal(data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 9))
     neighbours = data.draw(st.sampled_from([0, 2, 4]))
-    table = Table(inputs(count, 3), neighbours=neighbours)
+    table = MaskedSums(inputs(count, 3), neighbours=neighbours)
     parties = st.sets(st.integers(0, count - 1), max_size=max(1, count // 3))
     for _ in range(3):
         schedule = {phase: data.draw(parties) for phase in PHASES}
@@ -89,7 +93,7 @@ def test_any_schedule_of_faults_gives_the_sum_or_a_refusal(data: st.DataObject) 
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_below_the_threshold_it_refuses(phase: str) -> None:
-    table = Table(inputs(10))
+    table = MaskedSums(inputs(10))
     table.gone = {phase: {0, 1, 2, 3}}
     with pytest.raises(Refused, match="needed"):
         table.gather()
@@ -101,11 +105,11 @@ def test_what_could_overflow_is_refused_before_it_is_masked() -> None:
     values = inputs(3)
     values[1] = values[1] + 3e6
     with pytest.raises(UserError, match="too large for a sum over 3"):
-        Table(values).gather()
+        MaskedSums(values).gather()
 
 
 def test_the_threshold_is_what_the_config_says() -> None:
-    table = Table(inputs(10), threshold=0.9)
+    table = MaskedSums(inputs(10), threshold=0.9)
     table.gone = {"reply": {0, 1}}
     with pytest.raises(Refused, match="8 of 10 parties answer and 9 are needed"):
         table.gather()
@@ -125,23 +129,23 @@ def lists(alive: list[int], dead: list[int]) -> Any:
 
 
 LISTS = {
-    "both alive and dead": ([0, 1, 2, 3], [3]),
+    "both as alive and as dead": ([0, 1, 2, 3], [3]),
     "not the members": ([0, 1, 2], []),
-    "a sum of 2 parties": ([0, 1], [2, 3]),
-    "dead itself": ([1, 2, 3], [0]),
+    "this one has 2": ([0, 1], [2, 3]),
+    "itself listed as dead": ([1, 2, 3], [0]),
     "the members of this sum": ([0, 1, 2, 3, 3], []),
 }
 
 
 @pytest.mark.parametrize("why", LISTS)
 def test_odd_lists_are_refused(why: str) -> None:
-    table = Table(inputs(4))
+    table = MaskedSums(inputs(4))
     table.down = lists(*LISTS[why])
     with pytest.raises(Refused, match=why):
         table.gather()
 
 
-def recorded(table: Table) -> list[tuple[str, int, Any]]:
+def recorded(table: MaskedSums) -> list[tuple[str, int, Any]]:
     """Everything that one sum sends to the parties."""
     letters: list[tuple[str, int, Any]] = []
 
@@ -156,30 +160,30 @@ def recorded(table: Table) -> list[tuple[str, int, Any]]:
 
 
 def test_a_sum_is_opened_once() -> None:
-    table = Table(inputs(4))
+    table = MaskedSums(inputs(4))
     letters = recorded(table)
     for _ in range(2):  # at once, and after another sum
         for phase, who, arrays in letters:
             with pytest.raises(Refused):
-                table.maskers[who].handle(phase, arrays, lambda: table.inputs[0])
+                table.clients[who].handle(phase, arrays, lambda: table.inputs[0])
         table.gather()
 
 
 def test_an_older_sum_is_not_opened_after_a_newer_one_was_masked() -> None:
-    table = Table(inputs(4))
+    table = MaskedSums(inputs(4))
     old = next(a for phase, who, a in recorded(table) if phase == "unmask" and who == 0)
     newer = {"epoch": old["epoch"], "number": old["number"] + 1}
-    table.maskers[0].handle("reply", newer, lambda: table.inputs[0])
-    with pytest.raises(Refused, match="not masked here last"):
-        table.maskers[0].handle("unmask", old, lambda: table.inputs[0])
+    table.clients[0].handle("reply", newer, lambda: table.inputs[0])
+    with pytest.raises(Refused, match="not its last sum"):
+        table.clients[0].handle("unmask", old, lambda: table.inputs[0])
 
 
-def boxes_changed(table: Table, phase: str, change: Any) -> None:
+def boxes_changed(table: MaskedSums, phase: str, change: Any) -> None:
     def swap(which: str, who: int, arrays: Any) -> Any:
         if which != phase or who != 0 or "boxes" not in arrays:
             return arrays
-        boxes = parts_of(arrays["boxes"].tobytes(), 3)
-        return arrays | {"boxes": as_array(context(*change(boxes)))}
+        boxes = unpack_fields(arrays["boxes"].tobytes(), 3)
+        return arrays | {"boxes": as_array(pack_fields(*change(boxes)))}
 
     table.down = swap
 
@@ -196,22 +200,22 @@ def boxes_changed(table: Table, phase: str, change: Any) -> None:
     ids=["misrouted", "changed", "left out", "empty"],
 )
 def test_touched_shares_are_refused(phase: str, change: Any) -> None:
-    table = Table(inputs(4))
+    table = MaskedSums(inputs(4))
     boxes_changed(table, phase, change)
     with pytest.raises(Refused, match="party 0"):
         table.gather()
 
 
 def test_boxes_of_an_earlier_sum_are_refused() -> None:
-    table = Table(inputs(4))
+    table = MaskedSums(inputs(4))
     old: list[bytes] = []
 
     def replay(phase: str, who: int, arrays: Any) -> Any:
         if phase != "unmask" or who != 0:
             return arrays
-        boxes = parts_of(arrays["boxes"].tobytes(), 3)
+        boxes = unpack_fields(arrays["boxes"].tobytes(), 3)
         old.append(boxes[0])
-        return arrays | {"boxes": as_array(context(old[0], *boxes[1:]))}
+        return arrays | {"boxes": as_array(pack_fields(old[0], *boxes[1:]))}
 
     table.down = replay
     table.check(table.gather())
@@ -221,13 +225,13 @@ def test_boxes_of_an_earlier_sum_are_refused() -> None:
 
 def test_keys_without_a_good_signature_are_refused() -> None:
     """Somebody in the middle who puts own keys in the place of another's."""
-    table, stranger = Table(inputs(4)), directory_of(1)[0]
-    pair = keys_module.KeyPair()
+    table, stranger = MaskedSums(inputs(4)), simulated_identities(1)[0]
+    pair = KeyPair()
 
     def instead(phase: str, who: int, arrays: Any) -> Any:
         if phase != "keys" or who != 1:
             return arrays
-        said = context("keys", table.rules.run, 1, 1, pair.public, pair.public)
+        said = pack_fields("keys", table.rules.run, 1, 1, pair.public, pair.public)
         own = {"channel": pair.public, "mask": pair.public, "sign": stranger.sign(said)}
         return {name: as_array(data) for name, data in own.items()}
 
@@ -237,7 +241,7 @@ def test_keys_without_a_good_signature_are_refused() -> None:
 
 
 def test_wrong_shares_of_a_party_are_noticed_or_left_out() -> None:
-    table = Table(inputs(6))
+    table = MaskedSums(inputs(6))
 
     def lie(phase: str, who: int, arrays: Any) -> Any:
         if phase == "unmask" and who in liars:
@@ -253,7 +257,7 @@ def test_wrong_shares_of_a_party_are_noticed_or_left_out() -> None:
 
 
 def test_a_masked_message_of_a_wrong_size_counts_as_none() -> None:
-    table = Table(inputs(4))
+    table = MaskedSums(inputs(4))
 
     def short(phase: str, who: int, arrays: Any) -> Any:
         cut = phase == "reply" and who == 2
@@ -268,7 +272,7 @@ def test_a_masked_message_of_a_wrong_size_counts_as_none() -> None:
 # What the server sees.
 
 
-class Pads(Masks):
+class Pads(MaskStream):
     """Streams with what `shifts` adds to some of them: as good a random stream as any."""
 
     shifts: ClassVar[dict[bytes, np.ndarray]] = {}
@@ -302,12 +306,12 @@ def test_the_server_sees_the_sum_and_noise(gone: Any, monkeypatch: pytest.Monkey
         below = lambda most: int.from_bytes(chance(33), "little") % most  # noqa: E731
         monkeypatch.setattr(os, "urandom", chance)
         monkeypatch.setattr(shamir.secrets, "randbelow", below)
-        for module in (secure_sum, secure_sum_server):
-            monkeypatch.setattr(module, "Masks", Pads)
+        for module in (masked_client, masked_server):
+            monkeypatch.setattr(module, "MaskStream", Pads)
         monkeypatch.setattr(Pads, "shifts", shifts)
         monkeypatch.setattr(Pads, "used", [])
-        table = Table(values)
-        table.maskers = [secure_sum.Masker(i, _Nobody(), table.rules) for i in range(len(values))]
+        table = MaskedSums(values)
+        table.clients = [MaskedSumClient(i, _Nobody(), table.rules) for i in range(len(values))]
         table.gone = gone
         found = table.gather()
         return table.seen, found, list(Pads.used)

@@ -1,0 +1,296 @@
+"""The client's half of the secure sum: the server learns the sum of the messages and nothing else.
+
+Double masking after Bonawitz et al. (2017) on the sparse graph of Bell et al. (2020). Party i sends
+
+    y_i = x_i + PRG(b_i) + sum_{j > i} PRG(s_ij) - sum_{j < i} PRG(s_ij)      modulo 2^64
+
+where j runs over its neighbours, s_ij comes from an X25519 key agreement between i and j for this
+sum alone, and the seed b_i is new in every sum. The s_ij cancel among the parties that answer. The
+neighbours hold shares of b_i, which they give the server if party i answered, and shares of its key
+for this sum, which they give the server if it did not; never both. So a party may drop out at any
+moment.
+
+    phase     request -> answer
+    keys      -> signed public keys                                  \\  once, and again after
+    shares    the neighbours' keys -> sealed shares of the own key   /   a party dropped out
+    reply     -> y_i, sealed shares of b_i and of the key of the next sum
+    unmask    who answered and who did not -> own b_i, shares
+
+The key of the next sum is sent together with this sum, so a sum takes two exchanges. A key that was
+reconstructed belongs to one sum only, so earlier messages of its owner stay hidden. The server's
+half is in `masked_server`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedssca.privacy.sums import Refused
+from fedssca.privacy.sums.fixed_point import Layout, to_fixed
+from fedssca.privacy.sums.graph import MaskGraph, Rules
+from fedssca.privacy.sums.keys import (
+    KEY,
+    NONCE,
+    Forged,
+    Identity,
+    KeyPair,
+    MaskStream,
+    as_array,
+    open_box,
+    pack_fields,
+    seal,
+    unpack_fields,
+)
+from fedssca.privacy.sums.shamir import SHARE, split
+from fedssca.rounds.aggregate import Arrays
+
+__all__ = ["MaskedSumClient", "commitment", "cost"]
+
+BOX = 4 + NONCE + 16
+"""The number of bytes that sealing adds: length, nonce and tag."""
+ORDER = 16
+"""The number of bytes that name the epoch and the sum."""
+REQUIRED = {
+    "keys": {"epoch"},
+    "shares": {"epoch", "members", "keys"},
+    "reply": {"epoch", "number"},
+    "unmask": {"epoch", "number", "alive", "dead", "boxes"},
+}
+"""The arrays that each phase needs; the first reply of an epoch also needs members and boxes."""
+
+
+class NeighbourKey(NamedTuple):
+    """What a party knows about the mask key of a neighbour for the next sum."""
+
+    public: bytes
+    """The public half of the neighbour's mask key."""
+    share: bytes
+    """This party's share of the secret half."""
+
+
+class PendingSum(NamedTuple):
+    """A sum to which this party sent its masked message and which is not yet opened."""
+
+    number: int
+    """The number of the sum in the run."""
+    seed: bytes
+    """The seed b_i of this party's own mask."""
+    peers: dict[int, NeighbourKey]
+    """The keys of the neighbours with which this party shared masks."""
+    after: KeyPair
+    """This party's mask key of the next sum."""
+
+
+class MaskedSumClient:
+    """Masks the messages of one party, and helps to open each sum once."""
+
+    def __init__(self, number: int, identity: Identity, rules: Rules) -> None:
+        self._me, self._identity, self._rules = number, identity, rules
+        self._masks = MaskStream()
+        self._epoch = self._number = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._channel, self._own = KeyPair(), KeyPair()
+        self._graph: MaskGraph | None = None
+        self._neighbours: tuple[int, ...] = ()
+        self._channels: dict[int, bytes] = {}
+        self._known: dict[int, bytes] = {}
+        self._members: tuple[int, ...] = ()
+        self._peers: dict[int, NeighbourKey] | None = None
+        self._pending: PendingSum | None = None
+
+    def handle(self, phase: str, asked: Arrays, answer: Callable[[], Any]) -> Arrays:
+        """Return what goes to the server; `answer` computes the message that is to be hidden."""
+        steps: dict[str, Callable[[Arrays], Arrays]] = {
+            "keys": self._on_keys,
+            "shares": self._on_shares,
+            "reply": lambda asked: self._on_reply(asked, answer),
+            "unmask": self._on_unmask,
+        }
+        if phase not in steps:
+            raise Refused(f"a secure sum has no phase {phase!r}")
+        complete = asked.keys() >= REQUIRED[phase]
+        self._require(complete, f"the request {phase!r} is incomplete")
+        try:
+            return steps[phase](asked)
+        except Forged as forged:
+            raise Refused(f"party {self._me}, {phase}: {forged}") from None
+
+    def _on_keys(self, asked: Arrays) -> Arrays:
+        epoch = int(asked["epoch"])
+        self._require(epoch > self._epoch, f"epoch {epoch} is not new")
+        self._forget()
+        self._epoch = epoch
+        signed = self._signed(self._me, self._channel.public, self._own.public)
+        return _bytes(
+            channel=self._channel.public, mask=self._own.public, sign=self._identity.sign(signed)
+        )
+
+    def _signed(self, who: int, channel: bytes, mask: bytes) -> bytes:
+        return pack_fields("keys", self._rules.run, self._epoch, who, channel, mask)
+
+    def _on_shares(self, asked: Arrays) -> Arrays:
+        self._check_epoch(asked)
+        self._require(self._graph is None, "it has already sent the shares of this epoch")
+        members = [int(who) for who in asked["members"]]
+        self._check_members(members)
+        graph = self._rules.graph(self._epoch, members)
+        near = graph.neighbours(self._me)
+        keys = unpack_fields(asked["keys"].tobytes(), 3 * len(near))
+        for j, who in enumerate(near):
+            channel, mask, sign = keys[3 * j : 3 * j + 3]
+            self._identity.verify(who, self._signed(who, channel, mask), sign)
+            pair = sorted((self._me, who))
+            self._channels[who] = self._channel.agree(channel, self._about("way", *pair))
+            self._known[who] = mask
+        self._graph, self._neighbours = graph, near
+        shares = split(self._own.secret, len(near), graph.shares)
+        return {"boxes": self._boxes(0, dict(zip(near, shares, strict=True)))}
+
+    def _on_reply(self, asked: Arrays, answer: Callable[[], Any]) -> Arrays:
+        self._check_epoch(asked)
+        graph, number = self._graph, int(asked["number"])
+        self._require(graph is not None, "reply came before shares")
+        assert graph is not None
+        self._require(number > self._number, f"sum {number} is not new")
+        if self._peers is None:
+            self._require(not self._members, "this epoch has ended and needs new keys")
+            self._begin(asked)
+        peers = self._peers
+        assert peers is not None
+        message = answer()
+        vector = to_fixed(Layout.of(message).pack(message), len(self._members))
+        for who, peer in peers.items():
+            pair = sorted((self._me, who))
+            seed = self._own.agree(peer.public, self._about("mask", number, *pair))
+            self._masks.add(vector, seed, 1 if self._me < who else -1)
+        seed, after = os.urandom(KEY), KeyPair()
+        self._masks.add(vector, seed)
+        halves = (
+            split(secret, len(self._neighbours), graph.shares) for secret in (seed, after.secret)
+        )
+        shares = dict(zip(self._neighbours, zip(*halves, strict=True), strict=True))
+        boxes = {who: b"".join(shares[who]) + after.public for who in peers}
+        self._number, self._peers = number, None
+        self._pending = PendingSum(number, seed, peers, after)
+        return _bytes(mask=after.public, commit=commitment(number, seed)) | {
+            "masked": vector,
+            "boxes": self._boxes(number, boxes),
+        }
+
+    def _begin(self, asked: Arrays) -> None:
+        """Start the first sum of an epoch: store its members and the shares of the neighbours."""
+        assert self._graph is not None
+        self._require(asked.keys() >= {"members", "boxes"}, "an epoch started without its members")
+        members = [int(who) for who in asked["members"]]
+        self._check_members(members)
+        self._require(set(members) <= set(self._graph.order), "some members have no keys")
+        near = [who for who in self._neighbours if who in members]
+        self._require(len(near) >= self._graph.shares, "too few neighbours are left to hide behind")
+        boxes = unpack_fields(asked["boxes"].tobytes(), len(near))
+        self._peers = {
+            who: NeighbourKey(self._known[who], self._opened(0, who, box, SHARE))
+            for who, box in zip(near, boxes, strict=True)
+        }
+        self._members = tuple(members)
+
+    def _on_unmask(self, asked: Arrays) -> Arrays:
+        self._check_epoch(asked)
+        pending, number = self._pending, int(asked["number"])
+        alive, dead = ([int(who) for who in asked[name]] for name in ("alive", "dead"))
+        ready = pending is not None and pending.number == number
+        self._require(ready, f"sum {number} is not its last sum, or was opened before")
+        assert pending is not None
+        assert self._graph is not None
+        self._require(not set(alive) & set(dead), "a party is listed both as alive and as dead")
+        everyone = sorted(alive + dead) == sorted(self._members)
+        self._require(everyone, "the alive and the dead parties are not the members of this sum")
+        self._require(self._me in alive, "it is itself listed as dead")
+        self._check_enough(alive)
+        near = [who for who in pending.peers if who in alive]
+        gone = [who for who in pending.peers if who in dead]
+        self._require(len(near) >= self._graph.shares, "too few neighbours are left to hide behind")
+        boxes = unpack_fields(asked["boxes"].tobytes(), len(near))
+        inside = [
+            self._opened(number, who, box, 2 * SHARE + KEY)
+            for who, box in zip(near, boxes, strict=True)
+        ]
+        self._pending = None  # This sum cannot be opened a second time.
+        if not gone and len(alive) == len(self._members):
+            self._own = pending.after
+            self._peers = {
+                who: NeighbourKey(data[2 * SHARE :], data[SHARE : 2 * SHARE])
+                for who, data in zip(near, inside, strict=True)
+            }
+        return _bytes(
+            seed=pending.seed,
+            alive=b"".join(data[:SHARE] for data in inside),
+            dead=b"".join(pending.peers[who].share for who in gone),
+        )
+
+    def _about(self, what: str, *rest: int) -> bytes:
+        return pack_fields(what, self._rules.run, self._epoch, *rest)
+
+    def _boxes(self, number: int, contents: Mapping[int, bytes]) -> np.ndarray:
+        """Seal each content for its neighbour."""
+        sealed = (
+            seal(self._channels[who], data, self._about("box", number, self._me, who))
+            for who, data in contents.items()
+        )
+        return as_array(pack_fields(*sealed))
+
+    def _opened(self, number: int, sender: int, box: bytes, size: int) -> bytes:
+        about = self._about("box", number, sender, self._me)
+        data = open_box(self._channels[sender], box, about)
+        if len(data) != size:
+            raise Forged(f"party {sender} sealed {len(data)} bytes, expected are {size}")
+        return data
+
+    def _check_epoch(self, asked: Arrays) -> None:
+        epoch = int(asked["epoch"])
+        self._require(epoch == self._epoch, f"its keys are not of epoch {epoch}")
+
+    def _check_members(self, members: Sequence[int]) -> None:
+        self._require(len(set(members)) == len(members), "a member is named twice")
+        self._require(self._me in members, "it is not a member itself")
+        self._check_enough(members)
+
+    def _check_enough(self, who: Sequence[int]) -> None:
+        least = self._rules.least
+        self._require(len(who) >= least, f"a sum needs {least} parties, this one has {len(who)}")
+
+    def _require(self, holds: bool, problem: str) -> None:
+        if not holds:
+            raise Refused(f"party {self._me} refuses: {problem}")
+
+
+def cost(rules: Rules, size: int, afresh: bool) -> tuple[int, int]:
+    """Return the bytes up and down of one sum of `size` numbers over all parties, if all answer.
+
+    `afresh` says that keys are exchanged for this sum. The requests of the round are not counted,
+    and signatures count as Ed25519.
+    """
+    parties, near = rules.asked, rules.degree(rules.asked)
+    shared, sealed = SHARE + BOX, 2 * SHARE + KEY + BOX
+    up = 8 * size + 2 * KEY + near * sealed + KEY + near * SHARE
+    down = 2 * ORDER + 4 * parties + near * sealed
+    if afresh:
+        keys = 2 * KEY + 64
+        up += keys + near * shared
+        down += ORDER + 8 * parties + near * (keys + 12) + near * shared
+    return parties * up, parties * down
+
+
+def commitment(number: int, seed: bytes) -> bytes:
+    """Return the hash that binds a party to its seed b_i without revealing it."""
+    return sha256(pack_fields("commit", number, seed)).digest()
+
+
+def _bytes(**named: bytes) -> Arrays:
+    return {name: as_array(data) for name, data in named.items()}

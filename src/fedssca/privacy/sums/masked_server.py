@@ -1,0 +1,247 @@
+"""The server's half of the secure sum: it forwards sealed boxes and adds up masked messages.
+
+A masked message is indistinguishable from random numbers. Only the sum can be opened, and only if
+enough parties agree. The module `masked_client` describes the messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedssca.privacy.sums import Refused
+from fedssca.privacy.sums.fixed_point import Layout, from_fixed
+from fedssca.privacy.sums.graph import MaskGraph, Rules
+from fedssca.privacy.sums.keys import (
+    Forged,
+    KeyPair,
+    MaskStream,
+    as_array,
+    pack_fields,
+    unpack_fields,
+)
+from fedssca.privacy.sums.masked_client import commitment
+from fedssca.privacy.sums.shamir import SHARE, combine
+from fedssca.rounds.aggregate import Arrays, Ask, Gathered, complete
+
+__all__ = ["MaskedSumServer"]
+
+
+class Epoch(NamedTuple):
+    """What the server knows of an epoch: parties that exchanged keys and share masks."""
+
+    graph: MaskGraph
+    """Which parties share masks."""
+    near: dict[int, tuple[int, ...]]
+    """The neighbours of each party."""
+    live: dict[int, tuple[int, ...]]
+    """For each party that sent shares: those of its neighbours that also sent shares."""
+    publics: dict[int, bytes]
+    """The public mask keys of the next sum."""
+    boxes: dict[int, dict[int, bytes]]
+    """Before the first sum: sender -> receiver -> the sealed share of the sender's key."""
+
+    @property
+    def members(self) -> list[int]:
+        """The parties whose messages may be in the sum."""
+        return sorted(self.live)
+
+
+class MaskedReply(NamedTuple):
+    """What one party sent for a sum."""
+
+    masked: np.ndarray
+    """The masked message y_i."""
+    commit: bytes
+    """The commitment to the seed b_i."""
+    public: bytes
+    """The public mask key of the next sum."""
+    boxes: dict[int, bytes]
+    """Receiver -> the sealed shares of b_i and of the key of the next sum."""
+
+
+class MaskedSumServer:
+    """Adds up the masked messages and opens the sum."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules, self._masks = rules, MaskStream()
+        self._epoch = self._number = 0
+        self._current: Epoch | None = None
+
+    def gather(self, ask: Ask, asked: Sequence[int], like: Any) -> Gathered:
+        """Return the sum over those of `asked` that answer; `like` has the form of a message."""
+        layout = Layout.of(like)
+        while True:
+            epoch, self._current = self._current, None
+            if epoch is None or set(epoch.live) != set(asked):
+                epoch = self._set_up(ask, asked)
+            replies = self._masked(ask, epoch, layout.size)
+            if epoch.graph.unprotected(replies):
+                asked = sorted(replies)  # Nothing was opened: the parties that answer get new keys.
+                continue
+            total = self._opened(ask, epoch, replies, layout.size)
+            return Gathered(layout.unpack(from_fixed(total)), tuple(sorted(replies)))
+
+    def _set_up(self, ask: Ask, asked: Sequence[int]) -> Epoch:
+        """Start an epoch: new keys for all of `asked`."""
+        while True:
+            self._epoch += 1
+            request = {"epoch": np.asarray(self._epoch, np.int64)}
+            keys = {
+                who: [said[name].tobytes() for name in ("channel", "mask", "sign")]
+                for who, said in complete(
+                    ask("keys", dict.fromkeys(asked, request)), "channel", "mask", "sign"
+                ).items()
+            }
+            self._check_enough(keys)
+            graph = self._rules.graph(self._epoch, keys)
+            near = {who: graph.neighbours(who) for who in keys}
+            request["members"] = np.array(sorted(keys), np.int32)
+            theirs = {who: pack_fields(*(k for j in near[who] for k in keys[j])) for who in keys}
+            shared = ask("shares", {who: request | {"keys": as_array(theirs[who])} for who in keys})
+            boxes = {
+                who: found
+                for who, said in complete(shared, "boxes").items()
+                if (found := _addressed(said["boxes"], near[who])) is not None
+            }
+            self._check_enough(boxes)
+            if not graph.unprotected(boxes):
+                live = {who: tuple(j for j in near[who] if j in boxes) for who in boxes}
+                publics = {who: keys[who][1] for who in boxes}
+                return Epoch(graph, near, live, publics, boxes)
+            asked = sorted(boxes)
+
+    def _masked(self, ask: Ask, epoch: Epoch, size: int) -> dict[int, MaskedReply]:
+        """Return the masked replies that have the right form."""
+        self._number += 1
+        requests = dict.fromkeys(epoch.members, self._order())
+        if epoch.boxes:  # This is the first sum of an epoch.
+            members = {"members": np.array(epoch.members, np.int32)}
+            for who, near in epoch.live.items():
+                own = as_array(pack_fields(*(epoch.boxes[j][who] for j in near)))
+                requests[who] = requests[who] | members | {"boxes": own}
+        replies = {}
+        names = ("masked", "mask", "commit", "boxes")
+        for who, said in complete(ask("reply", requests), *names).items():
+            boxes = _addressed(said["boxes"], epoch.live[who])
+            masked = said["masked"]
+            if boxes is not None and masked.dtype == np.uint64 and masked.shape == (size,):
+                replies[who] = MaskedReply(
+                    masked, said["commit"].tobytes(), said["mask"].tobytes(), boxes
+                )
+        self._check_enough(replies)
+        return replies
+
+    def _opened(
+        self, ask: Ask, epoch: Epoch, replies: Mapping[int, MaskedReply], size: int
+    ) -> np.ndarray:
+        """Return the sum of the replies without their masks."""
+        alive = sorted(replies)
+        dead = [who for who in epoch.members if who not in replies]
+        lists = self._order() | {
+            "alive": np.array(alive, np.int32),
+            "dead": np.array(dead, np.int32),
+        }
+        requests = {}
+        for who in alive:
+            own = pack_fields(*(replies[j].boxes[who] for j in epoch.live[who] if j in replies))
+            requests[who] = lists | {"boxes": as_array(own)}
+        said = complete(ask("unmask", requests), "seed", "alive", "dead")
+        self._check_enough(said)
+        shares = _collected(epoch, replies, said)
+        total = np.zeros(size, np.uint64)
+        for who in alive:
+            total += replies[who].masked
+            fits = partial(self._fits, replies[who])
+            own = said[who]["seed"].tobytes() if who in said else b""
+            seed = own if fits(own) else _joined(epoch, who, shares, fits)
+            self._masks.add(total, seed, -1)
+        for who in dead:
+            self._cancel(total, epoch, who, shares, replies)
+        if not dead and len(said) == len(alive):
+            publics = {who: reply.public for who, reply in replies.items()}
+            self._current = epoch._replace(publics=publics, boxes={})
+        return total
+
+    def _fits(self, reply: MaskedReply, seed: bytes) -> bool:
+        return commitment(self._number, seed) == reply.commit
+
+    def _cancel(
+        self,
+        total: np.ndarray,
+        epoch: Epoch,
+        gone: int,
+        shares: Mapping[int, dict[int, bytes]],
+        replies: Mapping[int, MaskedReply],
+    ) -> None:
+        """Remove the masks that its neighbours share with a party that did not answer."""
+        public = epoch.publics[gone]
+        key = KeyPair(_joined(epoch, gone, shares, lambda secret: KeyPair(secret).public == public))
+        for who in epoch.live[gone]:
+            if who in replies:
+                pair = sorted((gone, who))
+                about = pack_fields("mask", self._rules.run, self._epoch, self._number, *pair)
+                seed = key.agree(epoch.publics[who], about)
+                self._masks.add(total, seed, -1 if who < gone else 1)
+
+    def _order(self) -> Arrays:
+        numbers = {"epoch": self._epoch, "number": self._number}
+        return {name: np.asarray(value, np.int64) for name, value in numbers.items()}
+
+    def _check_enough(self, who: Mapping[int, Any]) -> None:
+        if len(who) < self._rules.least:
+            raise Refused(
+                f"{len(who)} of {self._rules.asked} parties answer and {self._rules.least} are "
+                "needed to open a secure sum (privacy.threshold)"
+            )
+
+
+def _addressed(boxes: np.ndarray, receivers: Sequence[int]) -> dict[int, bytes] | None:
+    """Return receiver -> box, or None unless there is one box for each receiver."""
+    try:
+        return dict(zip(receivers, unpack_fields(boxes.tobytes(), len(receivers)), strict=True))
+    except Forged:
+        return None
+
+
+def _collected(
+    epoch: Epoch, replies: Mapping[int, MaskedReply], said: Mapping[int, Arrays]
+) -> dict[int, dict[int, bytes]]:
+    """Return owner of a secret -> position of the holder among its neighbours -> share."""
+    found: dict[int, dict[int, bytes]] = {}
+    for holder, own in said.items():
+        owners = {
+            "alive": [j for j in epoch.live[holder] if j in replies],
+            "dead": [j for j in epoch.live[holder] if j not in replies],
+        }
+        for name, whose in owners.items():
+            data = own[name].tobytes()
+            if len(data) == SHARE * len(whose):  # Shares of a wrong size are ignored.
+                for k, owner in enumerate(whose):
+                    place = epoch.near[owner].index(holder) + 1
+                    found.setdefault(owner, {})[place] = data[SHARE * k : SHARE * (k + 1)]
+    return found
+
+
+def _joined(
+    epoch: Epoch,
+    who: int,
+    shares: Mapping[int, dict[int, bytes]],
+    fits: Callable[[bytes], bool],
+) -> bytes:
+    """Reconstruct the secret of `who`; try other shares if some are wrong."""
+    held, needed = shares.get(who, {}), epoch.graph.shares
+    if len(held) < needed:
+        raise Refused(
+            f"{len(held)} neighbours of party {who} sent their shares and {needed} are needed: "
+            "this sum cannot be opened (privacy.neighbours, privacy.threshold)"
+        )
+    points = sorted(held)
+    for begin in range(len(points) - needed + 1):
+        secret = combine({x: held[x] for x in points[begin : begin + needed]}, needed)
+        if fits(secret):
+            return secret
+    raise Refused(f"the shares of the secret of party {who} do not fit: this sum cannot be opened")
