@@ -8,7 +8,9 @@ import pytest
 
 from fedssca.data.split import Columns, Rows
 from fedssca.evaluate import evaluator as metrics
-from fedssca.evaluate.evaluator import evaluator, kkt_residual, traffic
+from fedssca.evaluate.evaluator import evaluator
+from fedssca.evaluate.kkt import kkt_residual
+from fedssca.evaluate.traffic import traffic
 from fedssca.methods.schedule import power
 from fedssca.methods.ssca import ssca
 from fedssca.problem.constraints import loss_at_most

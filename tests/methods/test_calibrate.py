@@ -13,7 +13,7 @@ import pytest
 
 from fedssca.data.split import Rows
 from fedssca.errors import UserError
-from fedssca.evaluate.evaluator import traffic
+from fedssca.evaluate.traffic import traffic
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.calibrate import PROBES, STRIDE, Probe, calibrate, probe, step_sizes
 from fedssca.problem.custom import custom_problem

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fedssca.data.split import Columns, Rows
-from fedssca.evaluate.evaluator import traffic
+from fedssca.evaluate.traffic import traffic
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.curvature import diagonal
 from fedssca.methods.local_ssca import local_ssca

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from fedssca.problem.problem import Array
+from jax import Array
 
 __all__ = ["Population", "batch_indices", "uniform", "words"]
 

@@ -125,11 +125,6 @@ class Columns:
         """How many rows there are (every client has all of them)."""
         return len(self.columns["x"])
 
-    @property
-    def readers(self) -> list[int]:
-        """Who needs the h_i of all: whoever knows the labels."""
-        return list(range(self.count)) if self.label_holder is None else [self.label_holder]
-
     def beside(self) -> dict[str, Array]:
         """All columns but x."""
         return {name: v for name, v in self.columns.items() if name != "x"}

@@ -16,7 +16,7 @@ from fedssca.deploy.engines.nvflare import Deployed
 from fedssca.deploy.stages import algorithm_of, shapes_of, speaker_of
 from fedssca.deploy.sums import SiteSums
 from fedssca.deploy.table import Table
-from fedssca.evaluate.evaluator import CHUNK, Evaluator, Sums, judge_of, mean_cost
+from fedssca.evaluate.evaluator import CHUNK, Evaluator, Sums, evaluator_of, mean_cost
 from fedssca.methods.algorithm import Request
 from fedssca.problem.problem import Array
 from fedssca.rounds.aggregate import Gathered
@@ -34,7 +34,7 @@ def remote_judge(crew: Crew, job: Job, held: int, sums: SiteSums) -> Evaluator:
     sites it is about.
     """
     asker = _Rows(crew, job, sums) if isinstance(job.clients, Rows) else _Columns(crew, job, held)
-    judge = judge_of(job.problem, job.clients, lambda: asker.total, asker.sums, asker.slopes)
+    judge = evaluator_of(job.problem, job.clients, lambda: asker.total, asker.sums, asker.slopes)
     hides = job.config.privacy != Privacy()
     return judge._replace(
         row=lambda w: judge.row(w) | {"sites": len(crew.live)},

@@ -24,7 +24,7 @@ import numpy as np
 from fedssca.data import Columns, Rows
 from fedssca.data.sampling import batch_indices
 from fedssca.errors import UserError
-from fedssca.evaluate.evaluator import CHUNK, added, everything, full_passes, held_out, shapes
+from fedssca.evaluate.evaluator import CHUNK, added, everything, full_passes, held_out
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.methods.calibrate import probe
 from fedssca.methods.surrogate import gradients
@@ -32,6 +32,8 @@ from fedssca.privacy.noise.gaussian import Secret
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 from fedssca.rounds.client import SERVER, ColumnClient, Outgoing, RowClient
 from fedssca.rounds.exchange import Exchange, Pairwise
+from fedssca.rounds.roles import Roles, evaluation_roles, roles_of
+from fedssca.rounds.shapes import round_shapes
 from fedssca.run.build import Job, as_asked
 from fedssca.run.privacy import hides_columns
 
@@ -101,18 +103,19 @@ def algorithm_of(name: str, job: Job) -> Algorithm:
     return slopes(job.problem, min(CHUNK, job.clients.total)) if name == "slope" else job.algorithm
 
 
+def stage_roles(name: str, clients: Rows | Columns) -> Roles:
+    """The roles in a stage."""
+    return evaluation_roles(clients) if name in ("measure", "predict") else roles_of(clients)
+
+
 def phases_of(name: str, clients: Rows | Columns) -> tuple[str, ...]:
     """The phases of a stage, in order."""
-    if isinstance(clients, Rows):
-        return ("reply",)
-    if name in ("measure", "predict"):
-        return ("share", "reply")
-    return ("share", "reply") if clients.label_holder is None else ("share", "head", "reply")
+    return stage_roles(name, clients).phases
 
 
 def speaker_of(clients: Columns) -> int:
     """The party that speaks for w_0 and for the labels."""
-    return clients.label_holder if clients.label_holder is not None else 0
+    return roles_of(clients).speaker
 
 
 def shapes_of(name: str, job: Job, number: int) -> Shapes:
@@ -125,7 +128,7 @@ def shapes_of(name: str, job: Job, number: int) -> Shapes:
         if name == "slope":
             terms = problem.combine.shape[1]
             return Shapes({"w": w}, {"slopes": jax.ShapeDtypeStruct((terms, w.size), w.dtype)})
-        return Shapes(*shapes(problem, clients, algorithm_of(name, job)))
+        return Shapes(*round_shapes(problem, clients, algorithm_of(name, job)))
     split = problem.vertical
     assert split is not None
     whole = {
@@ -144,7 +147,7 @@ def shapes_of(name: str, job: Job, number: int) -> Shapes:
     if name == "predict":
         scores = {"scores": jax.ShapeDtypeStruct((-1, job.dataset.classes), w.dtype)}
         return Shapes(whole, scores if speaks else (), shared)
-    request, message = shapes(problem, clients, algorithm_of(name, job))
+    request, message = round_shapes(problem, clients, algorithm_of(name, job))
 
     def piece(block: int) -> Message:
         size = len(split.blocks[block])
@@ -160,7 +163,7 @@ def shapes_of(name: str, job: Job, number: int) -> Shapes:
 
 def readers_of(name: str, clients: Columns) -> list[int]:
     """The parties that need the h_i of all in a stage."""
-    return [speaker_of(clients)] if name in ("measure", "predict") else clients.readers
+    return list(stage_roles(name, clients).readers)
 
 
 def _shares(job: Job, name: str, number: int) -> Any:
@@ -202,8 +205,8 @@ def stage(
         parts = [train, test] if name == "measure" else [new]
         judge = ColumnJudge(number, job, parts, exchange)
         return Stage(judge.handle, judge.receive)
-    algorithm, holder = algorithm_of(name, job), clients.label_holder
-    column = ColumnClient(number, problem, algorithm, train, holder, exchange, veil)
+    algorithm = algorithm_of(name, job)
+    column = ColumnClient(number, problem, algorithm, train, roles_of(clients), exchange, veil)
     if algorithm.noise is not None:
         return Stage(_as_counted(column.handle, job, algorithm), column.receive)
     return Stage(column.handle, column.receive)

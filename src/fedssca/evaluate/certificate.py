@@ -14,7 +14,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.evaluate.evaluator import Evaluator, kkt_residual
+from fedssca.evaluate.evaluator import Evaluator
+from fedssca.evaluate.kkt import kkt_residual
 from fedssca.problem.problem import Array, Problem
 
 __all__ = ["Keeper", "certify", "early", "explain", "feasible", "refine", "restore"]

@@ -1,4 +1,4 @@
-"""What a run reports: F_m over all data, rates, KKT residual, bytes on the wire."""
+"""What a run reports of a model: F_m over all rows, the rates of its constraints, gradients."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import nnls
 
 from fedssca.data.memory import on_device, summed
 from fedssca.data.split import Columns, Rows
-from fedssca.methods.algorithm import Algorithm, State
+from fedssca.methods.algorithm import State
 from fedssca.problem.problem import Array, Batch, Problem, Rate
+from fedssca.rounds.shapes import batch_shape
 
-__all__ = ["Evaluator", "Traffic", "evaluator", "kkt_residual", "traffic"]
+__all__ = ["Evaluator", "Sums", "evaluator", "evaluator_of", "state_row"]
 
 CHUNK = 4096
 
@@ -46,7 +46,7 @@ def evaluator(
             means, rates = passes.sums(w, own)
             return Sums(means, rates, None if held is None else passes.sums(w, held)[1])
 
-        judge = judge_of(problem, train, lambda: total, sums, lambda w: passes.jacobian(w, own))
+        judge = evaluator_of(problem, train, lambda: total, sums, lambda w: passes.jacobian(w, own))
         return judge._replace(
             over=lambda other: on(training(other), other.total, other.count),
             losses=(lambda w: client_losses(problem, w, own, count)) if by_rows else None,
@@ -125,7 +125,7 @@ def added(measures: dict[str, Sequence[Rate]], weight: Array) -> Pairs:
     }
 
 
-def judge_of(
+def evaluator_of(
     problem: Problem,
     like: Rows | Columns,
     total: Callable[[], int],
@@ -147,7 +147,7 @@ def judge_of(
             found.update({k: [a for a, _, _ in v] for k, v in problem.measure(w, batch).items()})
             return w
 
-        jax.eval_shape(look, problem.start, _batch_shape(like, 1, problem.start.dtype))
+        jax.eval_shape(look, problem.start, batch_shape(like, 1, problem.start.dtype))
         return found
 
     def named(prefix: str, rates: Pairs) -> dict[str, float]:
@@ -224,104 +224,6 @@ def _over(rows: Batch, part: Callable[[Batch], Any]) -> Any:
         return part(chunk | {"weight": jnp.where(fresh, chunk["weight"], 0)})
 
     return summed(at, jnp.arange(0, count, size))
-
-
-def kkt_residual(gradients: np.ndarray, values: np.ndarray) -> tuple[float, np.ndarray]:
-    """How far w is from a KKT point, and the multipliers nu >= 0 that fit best.
-
-    The largest of |grad F_0 + sum nu_m grad F_m| / max(1, |grad F_0|), of the violations F_m > 0,
-    and of the complementarities nu_m |F_m| / (1 + nu_m). The nu solve a least-squares problem in
-    which an inactive constraint pays for its multiplier.
-    """
-    objective, others = gradients[0], gradients[1:]
-    scale = max(1.0, float(np.linalg.norm(objective)))
-    if len(others) == 0:
-        return float(np.linalg.norm(objective)) / scale, np.zeros(0)
-    idle = np.diag(np.maximum(-values, 0.0) * np.linalg.norm(others, axis=1))
-    matrix = np.concatenate([others.T, idle])
-    basis, triangle = np.linalg.qr(np.concatenate([matrix, np.zeros((1, len(others)))]))
-    target = -np.concatenate([objective, np.zeros(len(others) + 1)])
-    nu, _ = nnls(triangle, basis.T @ target)
-    stationarity = float(np.linalg.norm(objective + nu @ others)) / scale
-    slackness = float(np.max(nu * np.abs(values) / (1 + nu)))
-    return max(stationarity, float(np.maximum(values, 0).max()), slackness), nu
-
-
-class Traffic(NamedTuple):
-    """Bytes of one round, all clients together."""
-
-    up: int
-    down: int
-    peer: int
-
-
-def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
-    """What one round sends, from the shapes of its messages alone (nothing is computed)."""
-    w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
-    batch = _batch_shape(clients, algorithm.batch * algorithm.steps, w.dtype)
-    asked, message = shapes(problem, clients, algorithm)
-    if isinstance(clients, Rows):
-        asked_of = algorithm.cohort.size if algorithm.cohort else clients.count
-        return Traffic(asked_of * _bytes(message), asked_of * _bytes(asked), 0)
-    assert problem.vertical is not None
-    split, count, rows = problem.vertical, clients.count, algorithm.batch
-    top = w.dtype.itemsize * len(split.blocks[0])
-    down = count * (_bytes(asked) - _bytes(w) + 4 * rows + top) + _bytes(w) - top
-    hs = shares(problem, clients, rows)
-    if clients.collection == "open":
-        columns = {
-            name: shape for name, shape in batch.items() if name not in ("x", "weight", "client")
-        }
-        raw = (
-            {"x": batch["x"]}
-            if split.linear
-            else [
-                jax.ShapeDtypeStruct((*h.shape, len(block)), w.dtype)
-                for h, block in zip(hs, split.blocks[1:], strict=True)
-            ]
-        )
-        return Traffic(_bytes(hs) + _bytes(raw) + _bytes(columns), down, 0)
-    holder = clients.label_holder
-    if holder is None:
-        return Traffic(_bytes(message), down, (count - 1) * _bytes(hs))
-    others = _bytes([h for i, h in enumerate(hs) if i != holder])
-    return Traffic(_bytes(message), down, others * (1 + problem.combine.shape[1]))
-
-
-def shares(problem: Problem, clients: Columns, rows: int) -> list[Any]:
-    """The shapes of the h_i of so many rows."""
-    split, kind = problem.vertical, clients.columns["x"].dtype
-    assert split is not None
-    return [
-        jax.eval_shape(
-            h,
-            jax.ShapeDtypeStruct((len(split.blocks[i + 1]),), problem.start.dtype),
-            jax.ShapeDtypeStruct((rows, len(split.features[i])), kind),
-        )
-        for i, h in enumerate(split.locals)
-    ]
-
-
-def shapes(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> tuple[Any, Any]:
-    """The shapes of what the server publishes in a round, and of the message that comes back."""
-    w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
-    batch = _batch_shape(clients, algorithm.batch * algorithm.steps, w.dtype)
-    asked = jax.eval_shape(lambda w: algorithm.request(algorithm.init(w)), w)._replace(turnout=())
-    return asked, jax.eval_shape(lambda r, b: algorithm.reply(problem.terms, r, b), asked, batch)
-
-
-def _batch_shape(clients: Rows | Columns, rows: int, dtype: Any) -> dict[str, Any]:
-    shapes = {
-        name: jax.ShapeDtypeStruct((rows, *column.shape[1:]), column.dtype)
-        for name, column in clients.columns.items()
-    }
-    shapes["weight"] = jax.ShapeDtypeStruct((rows,), dtype)
-    shapes["client"] = jax.ShapeDtypeStruct((rows,), np.int32)
-    return shapes
-
-
-def _bytes(tree: Any) -> int:
-    return sum(int(np.prod(s.shape)) * s.dtype.itemsize for s in jax.tree.leaves(tree))
 
 
 def state_row(state: State) -> dict[str, Any]:

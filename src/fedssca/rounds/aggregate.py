@@ -1,4 +1,4 @@
-"""From the clients' payloads to one message: `encode` runs at the client, `decode` at the server.
+"""From what the clients sent to one message.
 
 What clients with rows answer is added up by `Sums`, in as many exchanges as that takes: `in_clear`
 takes one; `privacy.secure_sum` and `privacy.homomorphic` take more, and show the server less. The
@@ -21,10 +21,10 @@ from fedssca.problem.problem import Array, Batch, Vertical
 
 __all__ = [
     "Adder",
-    "Aggregator",
     "Answerer",
     "Arrays",
     "Ask",
+    "Combine",
     "Gathered",
     "Sums",
     "blocks",
@@ -43,11 +43,8 @@ Ask: TypeAlias = Callable[[str, Mapping[int, Arrays]], Mapping[int, Any]]
 A runtime gives it to the server's half. In the phase "reply" it adds the round's request."""
 
 
-class Aggregator(NamedTuple):
-    """How messages travel and meet."""
-
-    encode: Callable[[Any], Any]
-    decode: Callable[[Request, Sequence[Any]], Message]
+Combine: TypeAlias = Callable[[Request, Sequence[Any]], Message]
+"""At the server: the request of a round, and what the clients sent -> the sum of all messages."""
 
 
 def add(left: Message, right: Message) -> Message:
@@ -55,8 +52,10 @@ def add(left: Message, right: Message) -> Message:
     return jax.tree.map(operator.add, left, right)
 
 
-plain_sum = Aggregator(encode=lambda message: message, decode=lambda _, all: reduce(add, all))
-"""Messages in the clear, added in the order of the clients."""
+def plain_sum(request: Request, messages: Sequence[Message]) -> Message:
+    """The messages, which are not encrypted, added in the order of the clients."""
+    del request
+    return reduce(add, messages)
 
 
 class Gathered(NamedTuple):
@@ -113,13 +112,13 @@ in_clear = Sums(client=lambda number: _Open(), server=_Clear)
 """The server gets every message as it is, and adds them in the order of the clients."""
 
 
-def blocks(split: Vertical) -> Aggregator:
+def blocks(split: Vertical) -> Combine:
     """Parties that hold columns: one speaks for w_0 and the scalars, each for its own block.
 
-    A payload is (block number -> message of that block); decoding puts the blocks in their places.
+    A payload is (block number -> message of that block); combining puts the blocks in their places.
     """
 
-    def decode(request: Request, payloads: Sequence[dict[int, Message]]) -> Message:
+    def combine(request: Request, payloads: Sequence[dict[int, Message]]) -> Message:
         size = request.w.size
         parts = {block: message for payload in payloads for block, message in payload.items()}
 
@@ -132,14 +131,14 @@ def blocks(split: Vertical) -> Aggregator:
         in_order = [parts[block].vectors for block in range(len(split.blocks))]
         return Message(parts[0].scalars, jax.tree.map(place, *in_order))
 
-    return Aggregator(encode=lambda payload: payload, decode=decode)
+    return combine
 
 
-def open_collection(split: Vertical, algorithm: Algorithm) -> Aggregator:
+def open_collection(split: Vertical, algorithm: Algorithm) -> Combine:
     """One-step collection: the server itself applies the chain rule to h_i and dh_i/dw_i."""
 
     @jax.jit
-    def decode(request: Request, payloads: Sequence[dict[str, Any]]) -> Message:
+    def combine(request: Request, payloads: Sequence[dict[str, Any]]) -> Message:
         points = [request.w[positions] for positions in split.blocks]
 
         def terms(w: Array, batch: Batch) -> Array:
@@ -159,4 +158,5 @@ def open_collection(split: Vertical, algorithm: Algorithm) -> Aggregator:
         batch["weight"] = jnp.full(rows, 1 / rows, request.w.dtype)
         return algorithm.reply(terms, request, batch)
 
-    return Aggregator(encode=lambda payload: payload, decode=decode)
+    combined: Combine = combine
+    return combined

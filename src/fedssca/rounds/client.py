@@ -27,6 +27,7 @@ from fedssca.methods.algorithm import Algorithm, Message, Request
 from fedssca.privacy.noise.gaussian import Veil, veiled
 from fedssca.problem.problem import Array, Batch, Problem, Terms, Vertical
 from fedssca.rounds.exchange import SERVER, Exchange, Outgoing, Pairwise
+from fedssca.rounds.roles import Roles
 
 __all__ = ["SERVER", "ColumnClient", "OpenClient", "Outgoing", "RowClient", "for_party"]
 
@@ -39,8 +40,6 @@ def for_party(split: Vertical, number: int, request: Request, index: Any) -> dic
 
 class RowClient:
     """Holds rows: draws its own mini-batch and answers with its weighted statistics."""
-
-    phases = ("reply",)
 
     def __init__(
         self,
@@ -86,21 +85,17 @@ class ColumnClient:
         problem: Problem,
         algorithm: Algorithm,
         columns: Batch,
-        label_holder: int | None,
+        roles: Roles,
         exchange: Exchange | None = None,
         veil: Veil | None = None,
     ) -> None:
         assert problem.vertical is not None
         self.number = number
-        self.phases = ("share", "reply") if label_holder is None else ("share", "head", "reply")
         self._split: Vertical = problem.vertical
         self._algorithm = algorithm
-        self._label_holder = label_holder
-        self._speaker = label_holder if label_holder is not None else 0
+        self._roles = roles
         self._columns = {name: jnp.asarray(column) for name, column in columns.items()}
-        parties = len(self._split.locals)
-        self._readers = list(range(parties)) if label_holder is None else [label_holder]
-        self._exchange = exchange or Pairwise(number, parties)
+        self._exchange = exchange or Pairwise(number, len(self._split.locals))
         self._slopes: Array | None = None
         self._local = jax.jit(self._split.locals[number])
         self._head = jax.jit(self._head_gradients)
@@ -109,7 +104,7 @@ class ColumnClient:
 
     def receive(self, sender: int, payload: Any) -> None:
         """Take what a peer sent in this round: its h, or the label holder's slopes."""
-        if self.number in self._readers:
+        if self.number in self._roles.readers:
             self._exchange.receive(sender, payload)
         else:
             self._slopes = payload
@@ -123,22 +118,24 @@ class ColumnClient:
     def _on_share(self, request: dict[str, Any], batch: Batch) -> Outgoing:
         self._slopes = None
         h = self._local(request["w"], batch["x"])
-        return self._exchange.send(h, self._readers)
+        return self._exchange.send(h, self._roles.readers)
 
     def _on_head(self, request: dict[str, Any], batch: Batch) -> Outgoing:
-        if self.number != self._label_holder:
+        if self.number != self._roles.speaker:
             return {}
         slopes = self._head(request["w0"], self._exchange.collect(), batch)
         return {peer: slope for peer, slope in enumerate(slopes) if peer != self.number}
 
     def _on_reply(self, request: dict[str, Any], batch: Batch) -> Outgoing:
-        if self.number in self._readers:
+        if self.number in self._roles.readers:
             batch["peers"] = self._exchange.collect()
         elif self._slopes is None:
-            raise RuntimeError(f"party {self.number} has no slopes from party {self._speaker}")
+            raise RuntimeError(
+                f"party {self.number} has no slopes from party {self._roles.speaker}"
+            )
         else:
             batch["slopes"] = self._slopes
-        blocks = [0, self.number + 1] if self.number == self._speaker else [self.number + 1]
+        blocks = [0, self.number + 1] if self.number == self._roles.speaker else [self.number + 1]
         return {SERVER: {block: self._hidden(request, batch, block) for block in blocks}}
 
     def _hidden(self, request: dict[str, Any], batch: Batch, block: int) -> Message:
@@ -185,7 +182,7 @@ class ColumnClient:
 
         if block == 0:
             return top
-        return bottom if own in self._readers else linear
+        return bottom if own in self._roles.readers else linear
 
 
 class OpenClient:
@@ -195,8 +192,6 @@ class OpenClient:
     IS the raw feature block, and one party hands over the labels: use it only among parties that
     may see each other's data.
     """
-
-    phases = ("reply",)
 
     def __init__(self, number: int, problem: Problem, columns: Batch) -> None:
         assert problem.vertical is not None

@@ -24,7 +24,7 @@ from fedssca.data.split import Columns, Rows
 from fedssca.methods.algorithm import Algorithm, Message, Request, State
 from fedssca.privacy.noise.gaussian import joint
 from fedssca.problem.problem import Array, Batch, Problem
-from fedssca.rounds.aggregate import plain_sum
+from fedssca.rounds.aggregate import Combine, plain_sum
 from fedssca.rounds.check import check_fit
 from fedssca.rounds.loop import one_round
 
@@ -113,7 +113,6 @@ class Joined:
     """
 
     phases: tuple[str, ...] = ("reply",)
-    aggregator = plain_sum
 
     def __init__(
         self,
@@ -125,6 +124,7 @@ class Joined:
         seed: Array | None = None,
     ) -> None:
         """`seed`, as two words, is for the noise of methods that have any."""
+        self.combine: Combine = plain_sum
         self._seed = seed
         self._problem, self._algorithm, self._draw = problem, algorithm, draw
         self._columns, self._share = columns, share

@@ -14,13 +14,13 @@ import numpy as np
 
 from fedssca.data.sampling import batch_indices
 from fedssca.data.split import Columns, Rows
-from fedssca.evaluate.evaluator import shapes
 from fedssca.methods.algorithm import Algorithm, Request, State
 from fedssca.privacy.noise.gaussian import simulated
 from fedssca.problem.problem import Problem
 from fedssca.rounds.aggregate import (
     Answerer,
     Arrays,
+    Combine,
     Sums,
     blocks,
     in_clear,
@@ -29,8 +29,10 @@ from fedssca.rounds.aggregate import (
 )
 from fedssca.rounds.check import check_fit
 from fedssca.rounds.client import SERVER, ColumnClient, OpenClient, RowClient, for_party
-from fedssca.rounds.exchange import Ends, pairwise
+from fedssca.rounds.exchange import Ends, Relay, pairwise
 from fedssca.rounds.loop import one_round
+from fedssca.rounds.roles import roles_of
+from fedssca.rounds.shapes import round_shapes
 
 __all__ = ["Local"]
 
@@ -59,38 +61,40 @@ class Local:
         self._indices = jax.jit(lambda t: batch_indices(seed, t, server, size, algorithm.batch)[0])
         self._clients: list[Any]
         self._halves: list[Answerer] = []
-        self._relay, self._readers = exchange.relay, []
+        roles = roles_of(clients)
+        self.phases = roles.phases
+        self._relay: Relay = exchange.relay
+        self._readers: Sequence[int] = ()
         veil = simulated(seed)
         if isinstance(clients, Rows):
-            self.aggregator = plain_sum
+            self.combine: Combine = plain_sum
             self._clients = [
                 RowClient(i, problem, algorithm, clients.client(i), clients.total, seed, veil)
                 for i in range(clients.count)
             ]
             self._halves = [sums.client(i) for i in range(clients.count)]
-            self._adder, self._message = sums.server(), shapes(problem, clients, algorithm)[1]
+            self._adder, self._message = sums.server(), round_shapes(problem, clients, algorithm)[1]
         elif clients.collection == "open":
             assert problem.vertical is not None
-            self.aggregator = open_collection(problem.vertical, algorithm)
+            self.combine = open_collection(problem.vertical, algorithm)
             self._clients = [
                 OpenClient(i, problem, clients.client(i)) for i in range(clients.count)
             ]
         else:
             assert problem.vertical is not None
-            self.aggregator, self._readers = blocks(problem.vertical), clients.readers
+            self.combine, self._readers = blocks(problem.vertical), roles.readers
             self._clients = [
                 ColumnClient(
                     i,
                     problem,
                     algorithm,
                     clients.client(i),
-                    clients.label_holder,
+                    roles,
                     exchange.party(i, clients.count),
                     veil,
                 )
                 for i in range(clients.count)
             ]
-        self.phases = self._clients[0].phases
 
     def advance(self, state: State, until: int) -> State:
         """Rounds one by one, as in a deployment."""

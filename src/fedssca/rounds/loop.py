@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from fedssca.methods.algorithm import Algorithm, Request, State
-from fedssca.rounds.aggregate import Aggregator
+from fedssca.rounds.aggregate import Combine
 
 __all__ = ["Parties", "Runtime", "one_round", "run"]
 
@@ -15,7 +15,10 @@ class Parties(Protocol):
     """Whoever answers the server's requests: processes, machines, or one traced program."""
 
     phases: tuple[str, ...]
-    aggregator: Aggregator
+
+    @property
+    def combine(self) -> Combine:
+        """What the server makes of what the clients sent in the last phase."""
 
     def call(self, phase: str, request: Request) -> Sequence[Any]:
         """Run one phase at all clients and bring what they sent to the server."""
@@ -33,7 +36,7 @@ def one_round(algorithm: Algorithm, parties: Parties, state: State) -> State:
     request = algorithm.request(state)
     for phase in parties.phases:
         payloads = parties.call(phase, request)
-    return algorithm.update(state, parties.aggregator.decode(request, payloads))
+    return algorithm.update(state, parties.combine(request, payloads))
 
 
 def run(

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
-from fedssca.evaluate.evaluator import Traffic, shapes, shares, traffic
+from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm
 from fedssca.privacy import require_privacy
 from fedssca.privacy.noise.gaussian import private
@@ -20,6 +20,8 @@ from fedssca.privacy.sums.fixed_point import Layout
 from fedssca.problem.problem import Problem
 from fedssca.rounds.aggregate import Adder, Answerer, Sums, in_clear
 from fedssca.rounds.exchange import Ends, pairwise
+from fedssca.rounds.roles import roles_of
+from fedssca.rounds.shapes import h_shapes, round_shapes
 from fedssca.run.config import Config, Privacy
 
 __all__ = [
@@ -76,7 +78,7 @@ def check_columns(config: Config, problem: Problem, clients: Columns) -> None:
     from fedssca.privacy.sums.hidden_exchange import check_additive
 
     rows = {name: column[:4] for name, column in clients.beside().items()}
-    hs = [jnp.zeros(h.shape, h.dtype) for h in shares(problem, clients, 4)]
+    hs = [jnp.zeros(h.shape, h.dtype) for h in h_shapes(problem, clients, 4)]
     rows["client"] = np.zeros(4, np.int32)
     check_additive(split, problem.start[split.blocks[0]], hs, rows)
     if clients.count == 2:
@@ -170,7 +172,7 @@ def wire_of(config: Config) -> Wire:
             return _hidden_columns(problem, clients, algorithm)
         if not hides_sums(config):
             return traffic(problem, clients, algorithm)
-        size = Layout.of(shapes(problem, clients, algorithm)[1]).size
+        size = Layout.of(round_shapes(problem, clients, algorithm)[1]).size
         asked = algorithm.cohort.size if algorithm.cohort else clients.count
         published = traffic(problem, clients, algorithm).down
         if config.privacy.homomorphic:
@@ -192,8 +194,8 @@ def _hidden_columns(problem: Problem, clients: Columns, algorithm: Algorithm) ->
     """Every share goes up, their sum down to each reader; no h_i from party to party."""
     from fedssca.privacy.sums.hidden_exchange import SEALED
 
-    plain, hs = traffic(problem, clients, algorithm), shares(problem, clients, algorithm.batch)
-    one, readers = 8 * (hs[0].size + 1), len(clients.readers)
+    plain, hs = traffic(problem, clients, algorithm), h_shapes(problem, clients, algorithm.batch)
+    one, readers = 8 * (hs[0].size + 1), len(roles_of(clients).readers)
     boxes = SEALED * (readers - 1)
     sent = hs[0].size * hs[0].dtype.itemsize * (readers * clients.count - readers)
     return Traffic(

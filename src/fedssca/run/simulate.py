@@ -14,7 +14,8 @@ from fedssca.data.split import Columns, Rows
 from fedssca.data.stream import Streams
 from fedssca.errors import UserError
 from fedssca.evaluate.certificate import Keeper, certify, early, explain, feasible, refine, restore
-from fedssca.evaluate.evaluator import Evaluator, Traffic, evaluator, state_row, traffic
+from fedssca.evaluate.evaluator import Evaluator, evaluator, state_row
+from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.calibrate import probe
 from fedssca.problem.problem import Params, Problem

@@ -21,7 +21,7 @@ from fedssca.deploy.stages import phases_of, shapes_of
 from fedssca.deploy.sums import SiteSums
 from fedssca.deploy.table import Table
 from fedssca.methods.algorithm import Algorithm, Message, Request, State
-from fedssca.rounds.aggregate import blocks, plain_sum
+from fedssca.rounds.aggregate import Combine, blocks, plain_sum
 from fedssca.rounds.client import for_party
 from fedssca.rounds.loop import one_round
 from fedssca.run.build import Job
@@ -51,9 +51,8 @@ class Deployed:
         self.phases = phases_of(stage, job.clients)
         self._shapes = cache(lambda number: shapes_of(stage, job, number))
         split = job.problem.vertical
-        self.aggregator = plain_sum if split is None else blocks(split)
+        self.combine: Combine = plain_sum if split is None else jax.jit(blocks(split))
         if isinstance(job.clients, Columns):
-            self.aggregator = self.aggregator._replace(decode=jax.jit(self.aggregator.decode))
             self._table = Table(crew, stage, job)
         server, size = np.zeros(1, np.int32), np.array([job.clients.total])
         seed = job.config.run.seed
@@ -82,7 +81,7 @@ class Deployed:
         """One exchange of parties with columns on rows of the caller's choice."""
         for phase in self.phases:
             payloads = self._columns(phase, request, index)
-        return self.aggregator.decode(request, payloads)
+        return self.combine(request, payloads)
 
     def _rows(self, phase: str, request: Request) -> Sequence[Any]:
         clients = self._job.clients

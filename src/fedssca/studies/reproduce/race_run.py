@@ -28,7 +28,8 @@ import jax
 
 from fedssca.data import Dataset, Rows
 from fedssca.errors import UserError
-from fedssca.evaluate.evaluator import Evaluator, evaluator, traffic
+from fedssca.evaluate.evaluator import Evaluator, evaluator
+from fedssca.evaluate.traffic import traffic
 from fedssca.run.build import build, engine_of, load_dataset
 from fedssca.run.config import Algorithm, Config, parse, render
 from fedssca.run.tune import hold_out
