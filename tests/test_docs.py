@@ -25,8 +25,8 @@ import typer
 
 import fedssca
 from fedssca.cli import main as cli
-from fedssca.deploy.sheet import Source
 from fedssca.run.config import parse, section
+from fedssca.run.schema import SiteFile
 from tests.cli_helpers import Shell
 from tests.markdown_blocks import PAGES, ROOT, Block, blocks
 
@@ -73,7 +73,7 @@ def read_toml(block: Block, shell: Shell, names: Names) -> None:
     assert not block.skipped, f"{block}: a TOML can always be parsed"
     name = NAME.match(block.text)
     if name and name[1] == "site.toml":
-        section(Source, block.text, str(block))
+        section(SiteFile, block.text, str(block))
         return
     parse(block.text, source=str(block))
     if name:

@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 from fedssca.cli.deploy import app
 from fedssca.deploy import require_engine
 from fedssca.deploy.kit import Kit
-from fedssca.deploy.project import Project, provision, read_project
+from fedssca.deploy.project import provision, read_project
 from fedssca.deploy.submit import Ticket, write_job
 from fedssca.errors import UserError
+from fedssca.run.schema import ProjectFile
 
 needs_engine = pytest.mark.skipif(
     importlib.util.find_spec("nvflare") is None,
@@ -29,7 +30,7 @@ def run(*words: str) -> None:
 def test_init_writes_a_project_that_reads_back(tmp_path: Path) -> None:
     file = tmp_path / "project.toml"
     run("init", str(file), "--server", "fl.example.org", "--port", "9000", "--sites", "3")
-    expected = Project("study", "fl.example.org", 9000, ["site-1", "site-2", "site-3"])
+    expected = ProjectFile("study", "fl.example.org", 9000, ["site-1", "site-2", "site-3"])
     assert read_project(file) == expected
     assert file.read_text().count("#") > 4
     with pytest.raises(UserError, match="exists already"):
@@ -43,7 +44,7 @@ def test_init_writes_a_project_that_reads_back(tmp_path: Path) -> None:
         ('sites = ["a", "a"]', "name every site once"),
         ('sites = ["A site"]', "small letters"),
         ('sites = ["ca"]', "cannot be called 'ca'"),
-        ('sites = ["a"]\nport = 0', "no host name and port"),
+        ('sites = ["a"]\nport = 0', r"port = 0: it must lie in \[1, 65535\]"),
         ('sits = ["a"]', "did you mean 'sites'"),
     ],
 )
@@ -56,7 +57,9 @@ def test_a_wrong_project_is_one_clear_line(text: str, said: str, tmp_path: Path)
 @needs_engine
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_kits_hold_their_own_key_and_only_that(tmp_path: Path) -> None:
-    made = provision(Project("study", "localhost", 9000, ["site-1", "site-2"]), tmp_path / "kits")
+    made = provision(
+        ProjectFile("study", "localhost", 9000, ["site-1", "site-2"]), tmp_path / "kits"
+    )
     assert set(made) == {"server", "submit", "site-1", "site-2", "ca"}
     root = json.loads((made["ca"] / "cert.json").read_text())["root_pri_key"]
     keys = {}
@@ -73,7 +76,7 @@ def test_kits_hold_their_own_key_and_only_that(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is the kit of a site"):
         Kit.of(made["site-1"], "server")
     with pytest.raises(UserError, match="is not empty"):
-        provision(Project(sites=["site-1"]), tmp_path / "kits")
+        provision(ProjectFile(sites=["site-1"]), tmp_path / "kits")
     site.prepare()
     local = json.loads((made["site-1"] / "local" / "resources.json").read_text())
     assert local["class_list_enforcement_mode"] == "enforce"

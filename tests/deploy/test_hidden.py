@@ -15,6 +15,7 @@ from fedssca.errors import UserError
 from fedssca.privacy.sums.keys import Forged
 from fedssca.rounds.codec import decode, encode
 from fedssca.run.config import parse
+from fedssca.run.schema import ProjectFile
 from tests.deploy.loopback import RUN, Loopback, deployed, parties
 
 pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")
@@ -100,11 +101,11 @@ def test_a_site_may_insist_on_hidden_messages(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from fedssca.deploy.project import Project, provision
+    from fedssca.deploy.project import provision
 
     folder = tmp_path_factory.mktemp("kits")
     made: Path = folder / "kits"
-    provision(Project(name="test", server="localhost", sites=["site-1", "site-2"]), made)
+    provision(ProjectFile(name="test", server="localhost", sites=["site-1", "site-2"]), made)
     return made
 
 

@@ -24,6 +24,7 @@ from fedssca.errors import UserError
 from fedssca.run.build import build
 from fedssca.run.config import Config, parse, render
 from fedssca.run.execute import execute
+from fedssca.run.schema import ProjectFile
 
 pytest.importorskip("nvflare", reason="needs the deploy extra: pip install 'fedssca[deploy]'")
 psutil = pytest.importorskip("psutil")
@@ -31,7 +32,7 @@ psutil = pytest.importorskip("psutil")
 from fedssca.deploy.conduct import Conductor, Order  # noqa: E402
 from fedssca.deploy.kit import Kit, running  # noqa: E402
 from fedssca.deploy.local import Field, field  # noqa: E402
-from fedssca.deploy.project import Project, provision  # noqa: E402
+from fedssca.deploy.project import provision  # noqa: E402
 from fedssca.deploy.submit import Desk, Follower, Ticket, follow, open_desk  # noqa: E402
 from tests.deploy.loopback import RUN, Loopback, deployed, parties  # noqa: E402
 
@@ -174,7 +175,9 @@ def test_misfit_is_named_and_garbage_survived(rows_yard: Yard, tmp_path: Path) -
 
 def test_stranger_is_refused(rows_yard: Yard, tmp_path: Path) -> None:
     port = int(rows_yard.field.kits["submit"].address.split(":")[1])
-    made = provision(Project("local", "localhost", port, ["site-1", "site-9"]), tmp_path / "kits")
+    made = provision(
+        ProjectFile("local", "localhost", port, ["site-1", "site-9"]), tmp_path / "kits"
+    )
     stranger = Kit(made["site-9"])
     process = stranger.start({"FEDSSCA_SITE": str(rows_yard.field.files["site-1"])})
     with running({"site-9": process}):

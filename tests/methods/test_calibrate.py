@@ -22,9 +22,10 @@ from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
 from fedssca.run import build as building
 from fedssca.run.build import build
-from fedssca.run.config import Config, Step, parse
+from fedssca.run.config import Config, parse
 from fedssca.run.execute import execute, load_config
 from fedssca.run.record import RunDirectory
+from fedssca.run.schema import StepSettings
 from tests.cli_helpers import compiled_once
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -175,5 +176,5 @@ def test_what_is_given_stays() -> None:
     with compiled_once():
         job = build(parse("", [*OPEN, "algorithm.tau=0.5", gamma]))
     assert job.config.algorithm.tau == 0.5
-    assert job.config.algorithm.gamma == Step(0.2, cool=0.5)
+    assert job.config.algorithm.gamma == StepSettings(0.2, cool=0.5)
     assert job.config.algorithm.rho.warm

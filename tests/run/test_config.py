@@ -6,19 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fedssca import UserError
-from fedssca.run.build import build
-from fedssca.run.config import (
-    Config,
-    Constraint,
-    Step,
-    absolute,
-    embedded_default,
-    nearest,
-    parse,
-    read,
-    render,
-)
+from fedssca.errors import ConfigError, UserError
+from fedssca.run.config import Config, absolute, embedded_default, nearest, parse, read, render
+from fedssca.run.schema import ConstraintSettings, StepSettings
 
 DEFAULT = embedded_default()
 LIMITED = '[[problem.constraint]]\nkind = "loss"\nlimit = 0.2\n'
@@ -73,21 +63,21 @@ def test_render_is_complete_and_parses_back(text: str) -> None:
         ('data.name="mnist"', "data.name", "mnist"),
         ("data.path=/some where/a=b.csv", "data.path", "/some where/a=b.csv"),
         (" run.seed = 3", "run.seed", 3),
-        ("algorithm.rho.a=0.5", "algorithm.rho", Step(0.5, 0.0)),
-        ("algorithm.rate.alpha=0.4", "algorithm.rate", Step(0.3, 0.4)),
+        ("algorithm.rho.a=0.5", "algorithm.rho", StepSettings(0.5, 0.0)),
+        ("algorithm.rate.alpha=0.4", "algorithm.rate", StepSettings(0.3, 0.4)),
         ("algorithm.tau=[1, 2]", "algorithm.tau", [1.0, 2.0]),
         (
             "algorithm.gamma={a=0.1, rise=20, cool=1}",
             "algorithm.gamma",
-            Step(0.1, rise=20, cool=1.0),
+            StepSettings(0.1, rise=20, cool=1.0),
         ),
-        ("algorithm.rho={a=0.5, alpha=0.2}", "algorithm.rho", Step(0.5, 0.2)),
-        ("algorithm.rho=0.5", "algorithm.rho", Step(0.5, 0.0)),
-        ("problem.constraint.0.limit=0.3", "problem.constraint", [Constraint("loss", 0.3)]),
+        ("algorithm.rho={a=0.5, alpha=0.2}", "algorithm.rho", StepSettings(0.5, 0.2)),
+        ("algorithm.rho=0.5", "algorithm.rho", StepSettings(0.5, 0.0)),
+        ("problem.constraint.0.limit=0.3", "problem.constraint", [ConstraintSettings("loss", 0.3)]),
         (
             'problem.constraint=[{kind="loss", limit=0.4}]',
             "problem.constraint",
-            [Constraint("loss", 0.4)],
+            [ConstraintSettings("loss", 0.4)],
         ),
         ("problem.constraint=[]", "problem.constraint", []),
         ("problem.penalty=[1, 10]", "problem.penalty", [1.0, 10.0]),
@@ -131,7 +121,8 @@ def test_later_settings_win() -> None:
         ("", ["algorithm.tau=nan"], "algorithm.tau = nan: it must be a finite number"),
         ("", ["algorithm.rho.alpha=inf"], "algorithm.rho.alpha = inf: it must be a finite number"),
         ("", ["algorithm.tau=1" + "0" * 400], "finite"),
-        ("", ["model.name=3"], "model.name = 3: it must be a string"),
+        ("", ["model.name=3"], "model.name = 3 is unknown: known are linear, mlp"),
+        ("", ["data.path=3"], "data.path = 3: it must be a string"),
         ("", ["data.sizes=3"], "data.sizes = 3: it must be a list"),
         ("", ['data.sizes=["a"]'], "data.sizes.0 = 'a': it must be a number"),
         ("model = 3", [], "it must be a table with keys name, hidden, activation"),
@@ -171,10 +162,10 @@ def test_refused(text: str, settings: list[str], said: str) -> None:
     ],
 )
 def test_ranges_are_checked_before_the_data_is_read(setting: str) -> None:
-    config = parse("", [setting, "data.path=/no/such/file.csv"])
-    with pytest.raises(UserError, match=r"it must be (at least|less than)") as caught:
-        build(config)
+    with pytest.raises(ConfigError, match=r"it must be (at least|less than)") as caught:
+        parse("", [setting, "data.path=/no/such/file.csv"])
     key, value = setting.split("=")
+    assert caught.value.key == key
     assert str(caught.value).startswith(f"{key} = {value}: ")
 
 
@@ -182,13 +173,14 @@ def test_ranges_are_checked_before_the_data_is_read(setting: str) -> None:
     ("setting", "said"),
     [
         ("problem.penalty=-1.0", "it must be positive"),
-        ("problem.penalty=[]", "it must be positive"),
+        ("problem.penalty=[]", "it must be a list with at least one entry"),
         ("algorithm.rate.cool=1.5", r"it must lie in \[0, 1\]"),
     ],
 )
 def test_other_numbers_that_make_no_sense(setting: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught:
-        build(parse("", [setting, "data.path=/no/such/file.csv"]))
+    with pytest.raises(ConfigError, match=said) as caught:
+        parse("", [setting, "data.path=/no/such/file.csv"])
+    assert caught.value.key == setting.split("=")[0]
     assert str(caught.value).startswith(setting.replace("=", " = ") + ": ")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedssca.data import Dataset
-from fedssca.errors import UserError
+from fedssca.errors import Diverged, UserError
 from fedssca.run import build as building
 from fedssca.run import execute as runner
 from fedssca.run import tune as tuning
@@ -269,7 +269,7 @@ def test_more_trials_go_on_from_fewer_and_half_a_line_is_passed_over(
 
 def test_all_trials_diverged(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
-        raise UserError("training diverged: objective is nan at round 2")
+        raise Diverged("training diverged: objective is nan at round 2")
 
     monkeypatch.setattr(runner, "simulate", fail)
     out = shell.folder / "out"

@@ -23,10 +23,11 @@ import numpy as np
 
 from fedssca.data.ids import Form, canonical, form_of, misfit
 from fedssca.deploy.holding import digest
-from fedssca.deploy.sheet import Sheet, Source, fresh_rows, picked, read_sheet
+from fedssca.deploy.sheet import Sheet, fresh_rows, picked, read_sheet
 from fedssca.errors import UserError
 from fedssca.privacy.psi.protocol import Member, apart, check_points, meet, together
 from fedssca.rounds.codec import Letter, WireError, encode, note, read_note
+from fedssca.run.schema import SiteFile
 
 __all__ = ["PEER", "Aligner", "Post", "align", "same_rows"]
 
@@ -85,7 +86,7 @@ def align(ask: Ask, names: Sequence[str], said: Sequence[Mapping[str, Any]], sec
 class Aligner:
     """A site's part: its sheets, which shrink to the common rows."""
 
-    def __init__(self, name: str, source: Source, secure: bool) -> None:
+    def __init__(self, name: str, source: SiteFile, secure: bool) -> None:
         self._name, self._source, self._secure = name, source, secure
         self._sheets: dict[str, Sheet] = {}
         self._parts: dict[str, list[str]] = {}

@@ -22,7 +22,7 @@ from fedssca.problem.problem import Array
 from fedssca.rounds.aggregate import Gathered
 from fedssca.rounds.client import for_party
 from fedssca.run.build import Job
-from fedssca.run.config import Privacy
+from fedssca.run.schema import PrivacySettings
 
 __all__ = ["joint_scores", "remote_judge"]
 
@@ -35,7 +35,7 @@ def remote_judge(crew: Crew, job: Job, held: int, sums: SiteSums) -> Evaluator:
     """
     asker = _Rows(crew, job, sums) if isinstance(job.clients, Rows) else _Columns(crew, job, held)
     judge = evaluator_of(job.problem, job.clients, lambda: asker.total, asker.sums, asker.slopes)
-    hides = job.config.privacy != Privacy()
+    hides = job.config.privacy != PrivacySettings()
     return judge._replace(
         row=lambda w: judge.row(w) | {"sites": len(crew.live)},
         losses=asker.losses if isinstance(asker, _Rows) and not hides else None,

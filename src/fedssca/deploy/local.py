@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedssca.deploy.kit import SITE_FILE, Kit, running
-from fedssca.deploy.project import Project, provision
+from fedssca.deploy.project import provision
 from fedssca.deploy.share import give_out, site_names
 from fedssca.run.config import Config
+from fedssca.run.schema import ProjectFile
 from fedssca.system import free_port
 
 __all__ = ["Field", "field"]
@@ -49,7 +50,7 @@ def field(
     with tempfile.TemporaryDirectory(prefix="fedssca-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         files = give_out(config, sites, folder / "data")
-        made = provision(Project("local", "localhost", free_port(), names), folder / "kits")
+        made = provision(ProjectFile("local", "localhost", free_port(), names), folder / "kits")
         kits = {party: Kit(made[party]) for party in ("server", "submit", *names)}
         made_up = Field(kits, names, dict(zip(names, files, strict=True)), {})
         with running(made_up.processes):

@@ -24,7 +24,7 @@ from fedssca.deploy.align import PEER, Aligner, Post
 from fedssca.deploy.census import Census, blank
 from fedssca.deploy.holding import Holding
 from fedssca.deploy.identity import Known
-from fedssca.deploy.sheet import Sheet, Source, read_sheet
+from fedssca.deploy.sheet import Sheet, read_sheet
 from fedssca.deploy.stages import PASSED, STAGES, Stage, blind, phases_of, shapes_of, stage
 from fedssca.deploy.sums import SUM, SiteHalf, plain_part
 from fedssca.errors import UserError
@@ -43,6 +43,7 @@ from fedssca.rounds.codec import (
 from fedssca.rounds.exchange import Exchange
 from fedssca.run.build import Job, plan
 from fedssca.run.config import parse, render
+from fedssca.run.schema import SiteFile
 
 if TYPE_CHECKING:
     from fedssca.privacy.sums.hidden_exchange import ExchangeKeys
@@ -61,7 +62,7 @@ class Unreached(RuntimeError):
 class Party:
     """One site of one job. Letters of one phase come one at a time; peers' at any time."""
 
-    def __init__(self, name: str, source: Source, secure: bool, known: Known) -> None:
+    def __init__(self, name: str, source: SiteFile, secure: bool, known: Known) -> None:
         """`known`: who this site is to its peers."""
         self._name, self._source, self._secure, self._known = name, source, secure, known
         self._blind: ExchangeKeys | None = None

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import re
 import shutil
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedssca.deploy import require_engine
 from fedssca.errors import UserError
 from fedssca.run.config import read, section
+from fedssca.run.schema import ProjectFile
 
-__all__ = ["Project", "provision", "read_project", "write_template"]
+__all__ = ["provision", "read_project", "write_template"]
 
 SUBMITTER = "submit@fedssca.org"
 TEMPLATE = """\
@@ -36,16 +35,6 @@ sites = [{sites}]
 """
 
 
-@dataclass(frozen=True)
-class Project:
-    """project.toml."""
-
-    name: str = "study"
-    server: str = "localhost"
-    port: int = 8002
-    sites: list[str] = field(default_factory=list)
-
-
 def write_template(file: Path, sites: int, server: str, port: int) -> None:
     """A commented project file to edit."""
     if file.exists():
@@ -54,27 +43,12 @@ def write_template(file: Path, sites: int, server: str, port: int) -> None:
     file.write_text(TEMPLATE.format(server=server, port=port, sites=names))
 
 
-def read_project(file: Path) -> Project:
+def read_project(file: Path) -> ProjectFile:
     """project.toml, checked."""
-    project: Project = section(Project, read(file), str(file))
-    if not project.sites or len(set(project.sites)) < len(project.sites):
-        raise UserError(f"{file}: sites = {project.sites}: name every site once")
-    for name in [project.name, *project.sites]:
-        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", name):
-            raise UserError(
-                f"{file}: the name {name!r}: use small letters, digits and hyphens, at most 41"
-            )
-    if taken := {"server", "ca", "submit"} & set(project.sites):
-        raise UserError(f"{file}: a site cannot be called {taken.pop()!r}: choose another name")
-    if not re.fullmatch(r"[A-Za-z0-9.-]+", project.server) or not 0 < project.port < 65536:
-        raise UserError(
-            f"{file}: {project.server}:{project.port} is no host name and port: "
-            "set server and port (1 to 65535)"
-        )
-    return project
+    return section(ProjectFile, read(file), str(file))
 
 
-def provision(project: Project, out: Path) -> dict[str, Path]:
+def provision(project: ProjectFile, out: Path) -> dict[str, Path]:
     """Kits for all parties below `out`: server, the sites, submit; and ca, to be locked away."""
     require_engine()
     from nvflare.lighter.prov_utils import prepare_builders
@@ -102,7 +76,7 @@ def provision(project: Project, out: Path) -> dict[str, Path]:
     return {party: out / party for party in (*parties, "ca")}
 
 
-def _plan(project: Project) -> dict[str, Any]:
+def _plan(project: ProjectFile) -> dict[str, Any]:
     organisation = "fedssca"
     server = {
         "name": project.server,

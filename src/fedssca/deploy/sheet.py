@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,36 +16,11 @@ from fedssca.data.ids import as_cells, id_cells
 from fedssca.data.load import read_table
 from fedssca.errors import UserError
 from fedssca.run.config import read, section
+from fedssca.run.schema import SiteFile
 
-__all__ = ["Sheet", "Source", "fresh_rows", "picked", "read_sheet", "read_source"]
+__all__ = ["Sheet", "fresh_rows", "picked", "read_sheet", "read_source"]
 
 BROKEN = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
-
-
-@dataclass(frozen=True)
-class Source:
-    """site.toml: which rows or columns this site brings."""
-
-    path: str = ""
-    """A .csv, .npz or .parquet file; from the folder of site.toml if it is not absolute."""
-    database: str = ""
-    """In place of a file: a SQLAlchemy URL, or env:NAME to read it from the environment,"""
-    query: str = ""
-    """and the SQL that gives the rows."""
-    label: str = ""
-    """The column with the labels; none: the run's data.label, or y."""
-    id: str = ""
-    """The column that names rows: parties that hold columns need it. It is no feature."""
-    ignore: list[str] = field(default_factory=list)
-    """Columns to leave out."""
-    scale: float = 0.0
-    """Arrays only: x is used as it is, times this. 0: standardised, or bytes over their maximum."""
-    predict: str = ""
-    """New rows for `deploy predict`: a file like `path`, without labels."""
-    order: str = ""
-    """Where all hold columns: a folder for rows.csv, test.csv, new.csv, the rows that count."""
-    hidden: bool = False
-    """Take part only in runs that hide this site's messages (privacy.secure_sum, homomorphic)."""
 
 
 class Sheet(NamedTuple):
@@ -81,13 +56,9 @@ def picked(sheet: Sheet, rows: Array) -> Sheet:
     )
 
 
-def read_source(file: Path) -> Source:
+def read_source(file: Path) -> SiteFile:
     """site.toml, with its path made absolute."""
-    source: Source = section(Source, read(file), str(file))
-    if bool(source.path) == bool(source.query):
-        raise UserError(f"{file}: give either path = <file>, or database = <URL> and query = <SQL>")
-    if source.query and not source.database:
-        raise UserError(f"{file}: query needs database = <SQLAlchemy URL, or env:NAME>")
+    source = section(SiteFile, read(file), str(file))
     root = file.absolute().parent
     places: dict[str, Any] = {
         name: str(root / Path(getattr(source, name)).expanduser())
@@ -97,7 +68,7 @@ def read_source(file: Path) -> Source:
     return replace(source, **places)
 
 
-def fresh_rows(source: Source, label: str) -> Sheet:
+def fresh_rows(source: SiteFile, label: str) -> Sheet:
     """The new rows that a site has for a joint prediction."""
     if not source.predict:
         raise UserError("no new rows: set predict = <file> in site.toml")
@@ -105,7 +76,7 @@ def fresh_rows(source: Source, label: str) -> Sheet:
     return sheet._replace(y=None, test=None)
 
 
-def read_sheet(source: Source, label: str) -> Sheet:
+def read_sheet(source: SiteFile, label: str) -> Sheet:
     """The rows that a site has; `label` is the run's name for the label column."""
     if source.path.lower().endswith(".npz"):
         return _arrays(Path(source.path), source, label)
@@ -136,7 +107,7 @@ def read_sheet(source: Source, label: str) -> Sheet:
     return Sheet(tuple(kept), None, kept, kept, y, ids, source.scale)
 
 
-def _arrays(path: Path, source: Source, label: str) -> Sheet:
+def _arrays(path: Path, source: SiteFile, label: str) -> Sheet:
     """x, y, x_test, y_test and further columns; "features" may name the columns of x."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
@@ -177,7 +148,7 @@ def _numbered(width: int) -> tuple[str, ...]:
     return tuple(f"x{j}" for j in range(width))
 
 
-def _query(source: Source) -> dict[str, Array]:
+def _query(source: SiteFile) -> dict[str, Array]:
     """The columns that the site's own database gives."""
     try:
         import sqlalchemy

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedssca.data.split import Columns, Rows
 from fedssca.data.stream import Streams
-from fedssca.errors import UserError
+from fedssca.errors import BatchTooLarge, UserError
 from fedssca.methods.algorithm import Algorithm
 from fedssca.problem.problem import Problem
 
@@ -41,13 +41,13 @@ def check_fit(problem: Problem, clients: Rows | Columns | Streams, algorithm: Al
         least = min(clients.sizes)
         if batch > least:
             smallest = clients.sizes.index(least)
-            raise UserError(
+            raise BatchTooLarge(
                 f"batch = {batch} is larger than client {smallest}'s {least} rows: "
                 f"use a batch of at most {least}"
             )
         return
     if batch > clients.total:
-        raise UserError(
+        raise BatchTooLarge(
             f"batch = {batch} is larger than the {clients.total} rows: use at most that"
         )
     if algorithm.steps > 1:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample, load
-from fedssca.errors import UserError
+from fedssca.errors import UserError, nearest
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.calibrate import PROBES, calibrate, probe
 from fedssca.methods.curvature import diagonal
@@ -31,7 +31,7 @@ from fedssca.rounds.check import check_fit
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
 from fedssca.rounds.loop import Runtime
-from fedssca.run import config as cfg
+from fedssca.run import schema as cfg
 from fedssca.run.privacy import (
     check_columns,
     hidden,
@@ -41,14 +41,12 @@ from fedssca.run.privacy import (
     simulated,
     simulated_exchange,
 )
-from fedssca.run.ranges import check_ranges
 
 __all__ = [
     "RUNTIMES",
     "Engine",
     "Job",
     "build",
-    "check_names",
     "engine_of",
     "load_dataset",
     "plan",
@@ -99,7 +97,6 @@ def build(
     `clients` given nothing is shared out, and `engine` probes them in place of the config's
     runtime.
     """
-    check_names(config)
     dataset = dataset or load_dataset(config)
     clients = clients or share_out(config.data, dataset, config.run.seed)
     problem = problem_of(config, dataset, clients)
@@ -109,7 +106,6 @@ def build(
 
 def plan(config: cfg.Config, dataset: Dataset, clients: Rows | Columns) -> Job:
     """The same for step sizes as they are: nothing is probed, and `build` does the warning."""
-    check_names(config)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _job(config, dataset, clients, problem_of(config, dataset, clients))
@@ -147,15 +143,8 @@ def _job(config: cfg.Config, dataset: Dataset, clients: Rows | Columns, problem:
 def choose(table: dict[str, Any], name: str, key: str) -> Any:
     """table[name], or a UserError with the nearest known name."""
     if name not in table:
-        raise UserError(f"{key} = {name!r} is unknown: {cfg.nearest(name, table)}")
+        raise UserError(f"{key} = {name!r} is unknown: {nearest(name, table)}")
     return table[name]
-
-
-def check_names(config: cfg.Config) -> None:
-    """Ranges, and names that are chosen from a list: what can be said before any data is read."""
-    check_ranges(config)
-    choose(RUNTIMES, config.run.runtime, "run.runtime")
-    choose({"float32": 0, "float64": 0}, config.run.precision, "run.precision")
 
 
 def _warn_open(problem: Problem) -> None:
@@ -169,7 +158,9 @@ def _warn_open(problem: Problem) -> None:
     )
 
 
-def _limits(entry: cfg.Constraint, dataset: Dataset, clients: Rows | Columns) -> list[Constraint]:
+def _limits(
+    entry: cfg.ConstraintSettings, dataset: Dataset, clients: Rows | Columns
+) -> list[Constraint]:
     options = {"positive": entry.positive, "column": entry.column, "sharpness": entry.sharpness}
     given = {name: value for name, value in options.items() if value is not None}
     sizes = clients.sizes if isinstance(clients, Rows) else None
@@ -205,9 +196,9 @@ def _calibrated(
         )
         chosen = dataclasses.replace(
             chosen,
-            rho=chosen.rho or cfg.Step(found.rho.a, warm=True),
+            rho=chosen.rho or cfg.StepSettings(found.rho.a, warm=True),
             gamma=chosen.gamma
-            or cfg.Step(found.gamma.a, rise=found.gamma.rise, cool=found.gamma.cool),
+            or cfg.StepSettings(found.gamma.a, rise=found.gamma.rise, cool=found.gamma.cool),
             tau=list(found.tau) if chosen.tau is None else chosen.tau,
             opening=list(found.opening) if chosen.opening is None else chosen.opening,
             probes=PROBES,
@@ -228,11 +219,6 @@ def _in_cohorts(config: cfg.Config, clients: Rows | Columns, algorithm: Algorith
     """The method with as many clients a round as the config says."""
     chosen = config.algorithm
     if not chosen.cohort:
-        if chosen.dropout:
-            raise UserError(
-                f"algorithm.dropout = {chosen.dropout:g} needs algorithm.cohort: say how many "
-                "clients are asked a round"
-            )
         return algorithm
     return participation(
         algorithm,
@@ -251,7 +237,6 @@ def _weighed(config: cfg.Config) -> bool:
 
 def load_dataset(config: cfg.Config) -> Dataset:
     """The data that a config names, with the columns that its constraints ask for."""
-    check_ranges(config)
     data, seed = config.data, config.run.seed
     wanted = [entry.column for entry in config.problem.constraint if entry.column]
     return load(
@@ -265,7 +250,7 @@ def load_dataset(config: cfg.Config) -> Dataset:
     )
 
 
-def share_out(data: cfg.Data, dataset: Dataset, seed: int) -> Rows | Columns:
+def share_out(data: cfg.DataSettings, dataset: Dataset, seed: int) -> Rows | Columns:
     """The training rows (or their features) given out to clients, as the config says."""
     sizes = [int(s) if s.is_integer() else s for s in data.sizes] or None
     if data.split == "sample":
@@ -278,8 +263,6 @@ def share_out(data: cfg.Data, dataset: Dataset, seed: int) -> Rows | Columns:
             sizes=sizes,
             classes_per_client=data.classes_per_client,
         )
-    if data.split != "feature":
-        raise UserError(f'data.split = {data.split!r}: it must be "sample" or "feature"')
     return by_feature(
         dataset.train,
         data.clients,
@@ -325,8 +308,8 @@ def _algorithm(config: cfg.Config, problem: Problem) -> Algorithm:
         made: Dual = choose(table, chosen.multipliers, "algorithm.multipliers")()
         return made
 
-    def schedule(step: cfg.Step | None, name: str, most: float = 1.0) -> Schedule:
-        given = step or cfg.Step(1.0)
+    def schedule(step: cfg.StepSettings | None, name: str, most: float = 1.0) -> Schedule:
+        given = step or cfg.StepSettings(1.0)
         checked = power(given.a, given.alpha, name=f"algorithm.{name}", most=most)
         return checked._replace(
             warm=given.warm, rise=given.rise, cool=given.cool, horizon=chosen.rounds

@@ -10,9 +10,10 @@ import jax
 
 from fedssca.evaluate.evaluator import Evaluator, evaluator
 from fedssca.run.build import Job, build, engine_of
-from fedssca.run.config import Config, Privacy, absolute, parse, render
+from fedssca.run.config import Config, absolute, parse, render
 from fedssca.run.privacy import wire_of
 from fedssca.run.record import RunDirectory, versions
+from fedssca.run.schema import PrivacySettings
 from fedssca.run.simulate import Result, simulate
 
 __all__ = ["carry_out", "execute", "load_config", "train"]
@@ -138,7 +139,11 @@ def facts(job: Job) -> dict[str, Any]:
 
 def own_losses(job: Job, judge: Evaluator, result: Result) -> dict[str, Any]:
     """`client_losses` of the returned model: of few clients, and where nothing is to be hidden."""
-    if judge.losses is None or job.clients.count > MOST_LOSSES or job.config.privacy != Privacy():
+    if (
+        judge.losses is None
+        or job.clients.count > MOST_LOSSES
+        or job.config.privacy != PrivacySettings()
+    ):
         return {}
     return {"client_losses": judge.losses(jax.numpy.asarray(result.w))}
 

@@ -227,7 +227,7 @@ def _names(run: Path, row: Row) -> list[str]:
         if file.exists():
             names: list[str] = json.loads(file.read_text())["constraint_names"]
             return names
-    kinds = [entry.kind for entry in parse((run / "config.toml").read_text()).problem.constraint]
+    kinds: list[str] = [e.kind for e in parse((run / "config.toml").read_text()).problem.constraint]
     return kinds if len(kinds) == len(row["constraints"]) else []
 
 

@@ -22,11 +22,11 @@ from fedssca.rounds.aggregate import Adder, Answerer, Sums, in_clear
 from fedssca.rounds.exchange import Ends, pairwise
 from fedssca.rounds.roles import roles_of
 from fedssca.rounds.shapes import h_shapes, round_shapes
-from fedssca.run.config import Config, Privacy
+from fedssca.run.config import Config
+from fedssca.run.schema import PrivacySettings
 
 __all__ = [
     "answerer",
-    "check_amounts",
     "check_columns",
     "hidden",
     "hides_columns",
@@ -205,14 +205,7 @@ def _hidden_columns(problem: Problem, clients: Columns, algorithm: Algorithm) ->
     )
 
 
-def check_amounts(said: Privacy) -> None:
-    """Numbers that make no sense."""
-    for name in ("clip", "value_clip", "noise_multiplier", "epsilon"):
-        if (amount := getattr(said, name)) < 0:
-            raise UserError(f"privacy.{name} = {amount:g}: it must not be negative")
-
-
-def noisy(said: Privacy) -> bool:
+def noisy(said: PrivacySettings) -> bool:
     """There is to be noise."""
     return bool(said.noise_multiplier or said.epsilon)
 

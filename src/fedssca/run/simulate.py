@@ -12,7 +12,7 @@ import numpy as np
 
 from fedssca.data.split import Columns, Rows
 from fedssca.data.stream import Streams
-from fedssca.errors import UserError
+from fedssca.errors import Diverged, UserError
 from fedssca.evaluate.certificate import Keeper, certify, early, explain, feasible, refine, restore
 from fedssca.evaluate.evaluator import Evaluator, evaluator, state_row
 from fedssca.evaluate.traffic import Traffic, traffic
@@ -263,7 +263,7 @@ def _end(stream: Streaming | None, done: int, last: int) -> list[str]:
 def _check_finite(row: Row) -> None:
     bad = [name for name, value in row.items() if not np.isfinite(value).all()]
     if bad:
-        raise UserError(
+        raise Diverged(
             f"training diverged: {bad[0]} is {row[bad[0]]} at round {row['round']}; "
             "use a larger tau or smaller step sizes"
         )

@@ -20,10 +20,11 @@ from scipy.stats import qmc
 
 from fedssca.data import Dataset
 from fedssca.data.dataset import stratified
-from fedssca.errors import UserError
+from fedssca.errors import BatchTooLarge, Diverged, UserError
 from fedssca.run.build import build, load_dataset
-from fedssca.run.config import Config, Step, nearest, parse, render
+from fedssca.run.config import Config, nearest, parse, render
 from fedssca.run.execute import train
+from fedssca.run.schema import StepSettings
 
 __all__ = [
     "HELD_OUT",
@@ -228,14 +229,17 @@ def draw(config: Config, methods: Sequence[str], trials: int, seed: int) -> list
 def settled(config: Config, trial: Trial) -> Config:
     """The run of `config` with a trial's method and settings; the rest stays as it is."""
     method, algorithm = trial.method, config.algorithm
-    algorithm = dataclasses.replace(algorithm, name=method, probes=0)
+    algorithm = dataclasses.replace(algorithm, probes=0)
     if method == "ssca":
         algorithm = dataclasses.replace(algorithm, rho=None, gamma=None, tau=None)
     if method in RIVALS:
-        algorithm = dataclasses.replace(algorithm, rate=Step(1.0, cool=0.8), dual_rate=Step(1.0))
+        algorithm = dataclasses.replace(
+            algorithm, rate=StepSettings(1.0, cool=0.8), dual_rate=StepSettings(1.0)
+        )
     if method not in STEPPING:
         algorithm = dataclasses.replace(algorithm, local_steps=1)
-    given = [f"{key}={value!r}" for key, value in trial.settings.items()]
+    given = [f"algorithm.name={method}"]
+    given += [f"{key}={value!r}" for key, value in trial.settings.items()]
     return parse(render(dataclasses.replace(config, algorithm=algorithm)), given)
 
 
@@ -266,11 +270,9 @@ def _train(
         warnings.simplefilter("always")
         try:
             judged = _judged(config, parts, on_row)
-        except UserError as error:
-            if str(error).startswith("batch = "):
-                raise UserError(f"80 % of the training rows train: {error}") from error
-            if not str(error).startswith("training diverged"):
-                raise
+        except BatchTooLarge as error:
+            raise BatchTooLarge(f"80 % of the training rows train: {error}") from error
+        except Diverged as error:
             judged = {"diverged": str(error)}
     return dataclasses.replace(
         entry,

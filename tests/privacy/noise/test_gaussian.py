@@ -260,9 +260,9 @@ def test_every_way_to_train_spends_what_it_may(settings: list[str]) -> None:
     [
         (["privacy.clip=0.0"], "noise needs privacy.clip"),
         (["privacy.noise_multiplier=1.0"], "keep one of them"),
-        (["privacy.clip=-1.0"], "must not be negative"),
-        (["privacy.delta=0.0"], "between 0 and 1"),
-        (["privacy.unit=house"], '"sample" or "client"'),
+        (["privacy.clip=-1.0"], "must be at least 0"),
+        (["privacy.delta=0.0"], r"must lie in \(0, 1\)"),
+        (["privacy.unit=house"], "known are client, sample"),
         (["algorithm.local_steps=2"], "one step only"),
         (["data.split=feature", "privacy.unit=client"], "know of the same people"),
         (["data.split=feature", "data.collection=open"], "which no noise hides"),

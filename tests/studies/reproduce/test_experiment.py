@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedssca.errors import UserError
-from fedssca.run.config import Step
+from fedssca.run.schema import StepSettings
 from fedssca.studies.reproduce.experiment import known, read
 from tests.studies.reproduce.reproduce_helpers import TINY, tiny
 
@@ -45,8 +45,8 @@ def test_the_proposed_algorithms_have_the_printed_numbers(names, group, table) -
     for c in curves:
         a1, a2, alpha, tau = table[c.config.algorithm.batch]
         chosen, problem = c.config.algorithm, c.config.problem
-        assert chosen.rho == Step(a1, alpha)
-        assert chosen.gamma == Step(a2, alpha)
+        assert chosen.rho == StepSettings(a1, alpha)
+        assert chosen.gamma == StepSettings(a2, alpha)
         assert chosen.tau == tau
         assert chosen.rounds == 1000
         assert c.config.data.split == ("sample" if table is SAMPLE else "feature")
@@ -69,8 +69,8 @@ def test_the_proposed_algorithms_have_the_printed_numbers(names, group, table) -
 )
 def test_the_baselines_have_the_printed_numbers(name, pairs) -> None:
     for group, method, rate in (
-        ("SGD", "sgd", Step(0.3, 0.3)),
-        ("SGD-m", "momentum", Step(0.3, 0.0)),
+        ("SGD", "sgd", StepSettings(0.3, 0.3)),
+        ("SGD-m", "momentum", StepSettings(0.3, 0.0)),
     ):
         chosen = [c.config.algorithm for c in read(name).drawn if c.group == group]
         assert [(a.batch, a.local_steps) for a in chosen] == pairs

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from fedssca.errors import UserError
+from fedssca.problem.constraint_kinds import KINDS, KindName
 from fedssca.problem.problem import Array, Batch, Rate
 
 ScoreTerm: TypeAlias = Callable[[Array, Batch], Array]
@@ -43,13 +44,13 @@ def straight_through(hard: Array, proxy: Array) -> Array:
 
 def loss_at_most(limit: float) -> list[Constraint]:
     """Training loss F(w) <= limit, the paper's constraint."""
-    within("loss", limit, limit > 0, "limit > 0")
+    check_limit("loss", limit)
     return [Constraint(LOSS, {LOSS: (1.0, cross_entropy)}, limit)]
 
 
 def client_loss_at_most(limit: float, sizes: Sequence[int]) -> list[Constraint]:
     """Every client's own loss F_i(w) <= limit, with F_i = mean of (N / N_i) 1[client = i] loss."""
-    within("client_loss", limit, limit > 0, "limit > 0")
+    check_limit("client_loss", limit)
     return [
         Constraint(f"client_loss_{i}", {f"loss[client {i}]": (1.0, term)}, limit, rates)
         for i, (term, rates) in enumerate(_client_losses("client_loss", sizes))
@@ -58,7 +59,7 @@ def client_loss_at_most(limit: float, sizes: Sequence[int]) -> list[Constraint]:
 
 def client_loss_gap_at_most(limit: float, sizes: Sequence[int]) -> list[Constraint]:
     """Every client's own loss F_i(w) <= F(w) + limit: nobody is left far behind the mean."""
-    within("client_loss_gap", limit, limit >= 0, "limit >= 0")
+    check_limit("client_loss_gap", limit)
     mean = {LOSS: (-1.0, cross_entropy)}
 
     def gap(own: Rates) -> Rates:
@@ -83,7 +84,8 @@ def custom(name: str, fn: ScoreTerm, limit: float) -> list[Constraint]:
     """
     if name in ("cost", "accuracy", ""):
         raise UserError(f"constraint name {name!r} is taken: choose another")
-    within(name, limit, True, "a finite number")
+    if not math.isfinite(limit):
+        raise UserError(f"constraint {name!r}: limit = {limit}: it must be a finite number")
 
     def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
         values = fn(scores, batch)
@@ -110,7 +112,10 @@ def _client_losses(kind: str, sizes: Sequence[int]) -> list[tuple[ScoreTerm, Rat
     return [one(i, sum(sizes) / size) for i, size in enumerate(sizes)]
 
 
-def within(kind: str, limit: float, ok: bool, range_: str) -> None:
-    """Raise unless the limit is `ok` and finite."""
-    if not (ok and math.isfinite(limit)):
-        raise UserError(f"constraint {kind!r}: limit = {limit}: it must be {range_}")
+def check_limit(kind: KindName, limit: float) -> None:
+    """Raise unless this kind of constraint can have this limit."""
+    allowed = KINDS[kind].limit
+    if limit not in allowed:
+        raise UserError(
+            f"constraint {kind!r}: limit = {limit}: it must be {allowed.words('limit')}"
+        )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from fedssca.errors import UserError
+from fedssca.errors import UserError, nearest
+from fedssca.problem.constraint_kinds import KINDS, POSITIVE, SHARPNESS, KindName, takes
 from fedssca.problem.constraints.base import (
     Constraint,
     client_loss_at_most,
@@ -24,46 +24,58 @@ from fedssca.problem.constraints.rates import (
     recall_at_least,
 )
 
+MAKERS: dict[KindName, Callable[..., list[Constraint]]] = {
+    "loss": loss_at_most,
+    "fnr": false_negative_rate_at_most,
+    "fpr": false_positive_rate_at_most,
+    "recall": recall_at_least,
+    "precision": precision_at_least,
+    "parity": parity_gap_at_most,
+    "opportunity": opportunity_gap_at_most,
+    "client_loss": client_loss_at_most,
+    "client_loss_gap": client_loss_gap_at_most,
+}
+NEEDS_LABELS = ("fnr", "fpr", "recall", "precision", "opportunity")
+NEEDS_CLIENTS = ("client_loss", "client_loss_gap")
+
 
 def from_config(
-    kind: str,
+    kind: KindName,
     limit: float,
     options: Mapping[str, Any],
     train: Mapping[str, np.ndarray],
     classes: int,
     client_sizes: tuple[int, ...] | None,
 ) -> list[Constraint]:
-    """One [[problem.constraint]]: `options` are its other keys (positive, column, sharpness).
+    """The constraints of one [[problem.constraint]].
 
-    `client_sizes` is None where clients hold columns.
+    `options` are its keys beside kind and limit (positive, column, sharpness), `train` the training
+    columns. `client_sizes` is None if the clients hold columns.
     """
-    labels, given = train["y"], {k: v for k, v in options.items() if v not in (None, "")}
-    rate, group = {"positive", "sharpness"}, {"positive", "sharpness", "column"}
-    sizes = client_sizes or ()
-    table: dict[str, tuple[set[str], Callable[..., list[Constraint]]]] = {
-        "loss": (set(), lambda: loss_at_most(limit)),
-        "fnr": (rate, lambda **o: false_negative_rate_at_most(limit, labels, **o)),
-        "fpr": (rate, lambda **o: false_positive_rate_at_most(limit, labels, **o)),
-        "recall": (rate, lambda **o: recall_at_least(limit, labels, **o)),
-        "precision": (rate, lambda **o: precision_at_least(limit, labels, **o)),
-        "parity": (group, lambda **o: parity_gap_at_most(limit, **o)),
-        "opportunity": (group, lambda **o: opportunity_gap_at_most(limit, labels=labels, **o)),
-        "client_loss": (set(), lambda: client_loss_at_most(limit, sizes)),
-        "client_loss_gap": (set(), lambda: client_loss_gap_at_most(limit, sizes)),
-    }
-    if kind not in table:
-        near = "".join(f"did you mean {k!r}? " for k in difflib.get_close_matches(kind, table, 1))
-        raise UserError(f"constraint kind = {kind!r} is unknown: {near}Known: {', '.join(table)}")
-    allowed, make = table[kind]
-    if unknown := sorted(set(given) - allowed):
-        keys = ", ".join(["kind", "limit", *sorted(allowed)])
-        raise UserError(f"constraint {kind!r} has no key {unknown[0]!r}: it takes {keys}")
-    if kind.startswith("client") and client_sizes is None:
-        raise UserError(
-            f"constraint {kind!r} needs clients that hold rows of their own, but here they hold "
-            'columns: use data.split = "sample", or the constraint "loss"'
-        )
-    positive, sharpness = given.get("positive", 1), given.get("sharpness", 1.0)
+    if kind not in KINDS:
+        raise UserError(f"constraint kind = {kind!r} is unknown: {nearest(kind, KINDS)}")
+    given = {name: value for name, value in options.items() if value not in (None, "")}
+    allowed = KINDS[kind].options
+    if unknown := sorted(set(given) - set(allowed)):
+        raise UserError(f"constraint {kind!r} has no key {unknown[0]!r}: it takes {takes(kind)}")
+    _check_numbers(
+        kind, given.get("positive", POSITIVE), given.get("sharpness", SHARPNESS), classes
+    )
+    if "column" in allowed:
+        given["groups"] = _groups(kind, given.get("column"), train)
+    if kind in NEEDS_LABELS:
+        given["labels"] = train["y"]
+    if kind in NEEDS_CLIENTS:
+        if client_sizes is None:
+            raise UserError(
+                f"constraint {kind!r} needs clients that hold rows of their own, but here they "
+                'hold columns: use data.split = "sample", or the constraint "loss"'
+            )
+        given["sizes"] = client_sizes
+    return MAKERS[kind](limit, **given)
+
+
+def _check_numbers(kind: str, positive: Any, sharpness: Any, classes: int) -> None:
     if type(positive) is not int or positive not in range(classes):
         raise UserError(
             f"constraint {kind!r}: positive = {positive!r} is not a class: "
@@ -71,12 +83,10 @@ def from_config(
         )
     if isinstance(sharpness, bool) or not isinstance(sharpness, int | float):
         raise UserError(f"constraint {kind!r}: sharpness = {sharpness!r}: it must be a number")
-    if allowed is group:
-        given["groups"] = _groups(kind, given.setdefault("column", ""), train)
-    return make(**given)
 
 
 def _groups(kind: str, column: Any, train: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The values of the column whose groups are compared."""
     present = ", ".join(sorted(set(train) - {"x", "y"})) or "none"
     if not column:
         known = "" if present == "none" else f"; the data's are: {present}"

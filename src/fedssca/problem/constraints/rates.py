@@ -25,21 +25,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.problem.constraints.base import Constraint, Rates, ScoreTerm, straight_through, within
+from fedssca.problem.constraint_kinds import POSITIVE, SHARPNESS, KindName
+from fedssca.problem.constraints.base import (
+    Constraint,
+    Rates,
+    ScoreTerm,
+    check_limit,
+    straight_through,
+)
 from fedssca.problem.problem import Array, Batch, Rate
 
 Subset: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Columns -> which rows belong to it."""
 
-SHARPNESS = 2.0
-"""How steep the proxy is where the prediction changes."""
-
 
 def false_negative_rate_at_most(
-    limit: float, labels: np.ndarray, *, positive: int = 1, sharpness: float = SHARPNESS
+    limit: float, labels: np.ndarray, *, positive: int = POSITIVE, sharpness: float = SHARPNESS
 ) -> list[Constraint]:
     """P(predicted != positive | y = positive) <= limit. `labels` are the training data's."""
-    within("fnr", limit, 0 <= limit < 1, "0 <= limit < 1")
+    check_limit("fnr", limit)
     name, own, _ = _class("fnr", labels, positive)
     term, rates = _rate(
         _event("fnr", positive, sharpness, missed=True, proxy=jax.nn.softplus),
@@ -50,10 +54,10 @@ def false_negative_rate_at_most(
 
 
 def false_positive_rate_at_most(
-    limit: float, labels: np.ndarray, *, positive: int = 1, sharpness: float = SHARPNESS
+    limit: float, labels: np.ndarray, *, positive: int = POSITIVE, sharpness: float = SHARPNESS
 ) -> list[Constraint]:
     """P(predicted = positive | y != positive) <= limit. `labels` are the training data's."""
-    within("fpr", limit, 0 <= limit < 1, "0 <= limit < 1")
+    check_limit("fpr", limit)
     name, _, others = _class("fpr", labels, positive)
     term, rates = _rate(
         _event("fpr", positive, sharpness, proxy=jax.nn.softplus), {1.0: others}, {"y": labels}
@@ -62,10 +66,10 @@ def false_positive_rate_at_most(
 
 
 def recall_at_least(
-    limit: float, labels: np.ndarray, *, positive: int = 1, sharpness: float = SHARPNESS
+    limit: float, labels: np.ndarray, *, positive: int = POSITIVE, sharpness: float = SHARPNESS
 ) -> list[Constraint]:
     """P(predicted = positive | y = positive) >= limit, i.e. false-negative rate <= 1 - limit."""
-    within("recall", limit, 0 < limit <= 1, "0 < limit <= 1")
+    check_limit("recall", limit)
     name, own, _ = _class("recall", labels, positive)
     settings: dict[str, Any] = {"positive": positive, "sharpness": sharpness}
     (misses,) = false_negative_rate_at_most(1 - limit, labels, **settings)
@@ -74,13 +78,13 @@ def recall_at_least(
 
 
 def precision_at_least(
-    limit: float, labels: np.ndarray, *, positive: int = 1, sharpness: float = SHARPNESS
+    limit: float, labels: np.ndarray, *, positive: int = POSITIVE, sharpness: float = SHARPNESS
 ) -> list[Constraint]:
     """TP / (TP + FP) >= limit, as the mean (limit FP - (1 - limit) TP) / N_positive <= 0.
 
     So stated it also holds when nothing is predicted positive, where the ratio does not exist.
     """
-    within("precision", limit, 0 < limit <= 1, "0 < limit <= 1")
+    check_limit("precision", limit)
     name, own, _ = _class("precision", labels, positive)
     event = _event("precision", positive, sharpness)
     share = float(np.mean(own({"y": labels})))
@@ -101,7 +105,7 @@ def parity_gap_at_most(
     groups: np.ndarray,
     column: str,
     *,
-    positive: int = 1,
+    positive: int = POSITIVE,
     sharpness: float = SHARPNESS,
 ) -> list[Constraint]:
     """|P(predicted = positive | g = 1) - P(predicted = positive | g = 0)| <= limit.
@@ -118,7 +122,7 @@ def opportunity_gap_at_most(
     column: str,
     labels: np.ndarray,
     *,
-    positive: int = 1,
+    positive: int = POSITIVE,
     sharpness: float = SHARPNESS,
 ) -> list[Constraint]:
     """Equal opportunity: the same gap among the rows with y = positive (true-positive rates)."""
@@ -127,7 +131,7 @@ def opportunity_gap_at_most(
 
 
 def _gap(
-    kind: str,
+    kind: KindName,
     limit: float,
     columns: Mapping[str, np.ndarray],
     column: str,
@@ -135,7 +139,7 @@ def _gap(
     sharpness: float,
 ) -> list[Constraint]:
     """Both sides of |rate of group 1 - rate of group 0| <= limit, among y = positive if given."""
-    within(kind, limit, limit >= 0, "limit >= 0")
+    check_limit(kind, limit)
     values = np.unique(columns[column])
     if len(values) != 2:
         raise UserError(
@@ -157,7 +161,7 @@ def _gap(
                 "use parity, or another column"
             )
     term, rates = _rate(_event(kind, positive, sharpness), groups, columns)
-    name = f"{kind}_{column}" + (f"_{positive}" if positive != 1 else "")
+    name = f"{kind}_{column}" + (f"_{positive}" if positive != POSITIVE else "")
     terms = f"{kind}[{column}, {positive}, {sharpness:g}]"
     return [
         Constraint(name, {terms: (1.0, term)}, limit, rates),
@@ -214,6 +218,6 @@ def _class(kind: str, labels: np.ndarray, positive: int) -> tuple[str, Subset, S
     if not 0 < count < len(labels):
         what = f"{'no' if count == 0 else 'every'} training row is of class {positive}"
         raise UserError(f"constraint {kind!r}: {what}; there must be some of it and some others")
-    plain = positive == 1 and np.max(labels) <= 1
+    plain = positive == POSITIVE and np.max(labels) <= 1
     name = kind if plain else f"{kind}_{positive}"
     return name, lambda columns: columns["y"] == positive, lambda columns: columns["y"] != positive

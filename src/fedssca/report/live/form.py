@@ -1,226 +1,130 @@
-"""The fields of a run for a form: types and defaults from the schema, errors at their field.
+"""The fields of a run for a web form, made from the schema, and the way back from what was typed.
 
-Values travel as what people type, "section.key" -> text; the same checks as for a TOML file say
-what is wrong with them, each field by itself, so that all errors are seen at once.
+Values travel as the text that people type, "section.key" -> text. They are checked by the schema,
+as a TOML file is, and every error is shown at its field.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import tomllib
 from collections.abc import Mapping
-from types import NoneType, UnionType
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin
 
-import numpy as np
 import tomli_w
+from pydantic.fields import FieldInfo
 
-from fedssca.data import NAMES
-from fedssca.errors import UserError
-from fedssca.problem.constraints import from_config
-from fedssca.problem.models import ACTIVATIONS
-from fedssca.report.live.words import BASIC, HELP
-from fedssca.run.build import RUNTIMES, check_names
-from fedssca.run.config import Config, Constraint, Step, from_tree, nearest, parse
+from fedssca.problem.constraint_kinds import KINDS
+from fedssca.run.schema import Config, ConstraintSettings, StepSettings
+from fedssca.run.schema.validate import choices_of, keys_of, problems, table_of
 
-__all__ = ["Filled", "fields", "fill", "from_toml", "place_of", "values_of"]
+__all__ = ["TAKES", "Filled", "as_toml", "field_of", "fields", "fill", "from_toml", "values_of"]
 
 Tree = dict[str, Any]
 LIMITS = "problem.constraint"
-KINDS = (
-    "loss",
-    "fnr",
-    "fpr",
-    "recall",
-    "precision",
-    "parity",
-    "opportunity",
-    "client_loss",
-    "client_loss_gap",
-)
-RATE, GROUP = ("positive", "sharpness"), ("column", "positive", "sharpness")
-TAKES = dict.fromkeys(("fnr", "fpr", "recall", "precision"), RATE) | dict.fromkeys(
-    ("parity", "opportunity"), GROUP
-)
-"""Keys that a kind of limit has beside kind and limit."""
-CHOICES: dict[str, tuple[str, ...]] = {
-    "data.name": NAMES,
-    "data.split": ("sample", "feature"),
-    "data.partition": ("iid", "contiguous", "dirichlet", "classes"),
-    "data.collection": ("exchange", "open"),
-    "model.name": ("mlp", "linear"),
-    "model.activation": tuple(sorted(ACTIVATIONS)),
-    "problem.objective": ("loss", "norm"),
-    "algorithm.name": (
-        "ssca",
-        "sgd",
-        "momentum",
-        "penalty",
-        "primal-dual",
-        "augmented",
-        "switching",
-    ),
-    "algorithm.multipliers": ("steered", "exact"),
-    "algorithm.surrogate": ("first-order", "exact", "diagonal"),
-    "privacy.unit": ("sample", "client"),
-    "run.precision": ("float32", "float64"),
-    "run.runtime": tuple(RUNTIMES),
-    "kind": KINDS,
-}
+TAKES = {name: list(kind.options) for name, kind in KINDS.items()}
+"""The keys that a kind of limit has beside kind and limit."""
 
 
 class Filled(NamedTuple):
-    """What a form says: a tree of the given keys, and what is wrong at which field."""
+    """The keys that a form sets, as a tree, and what is wrong at which field."""
 
     tree: Tree
     errors: dict[str, str]
 
 
 def fields() -> list[Tree]:
-    """All sections with their fields for a page; `deploy` is for several machines."""
-    hints = get_type_hints(Config)
+    """All sections with their fields, without `deploy`: the page starts runs on this machine."""
     sections = [
-        {
-            "name": section,
-            "about": (kind.__doc__ or "").split(";")[0].strip().rstrip("."),
-            "fields": [
-                _field(f"{section}.{f.name}", f.name, hint, _default(f))
-                for f in dataclasses.fields(kind)
-                if (hint := get_type_hints(kind)[f.name]) != list[Constraint]
-            ],
-        }
-        for section, kind in hints.items()
-        if section != "deploy"
+        _section(name, table_of(field.annotation), f"{name}.")
+        for name, field in keys_of(Config).items()
+        if name != "deploy"
     ]
-    own = get_type_hints(Constraint)
-    limit = [_field(f.name, f.name, own[f.name], None) for f in dataclasses.fields(Constraint)]
-    return [*sections, {"name": LIMITS, "about": "One limit", "fields": limit}]
+    return [*sections, _section(LIMITS, ConstraintSettings, "")]
 
 
-def fill(values: Mapping[str, Any]) -> Filled:
-    """The tree of a form's values; empty ones are left out. Errors under the fields' names."""
+def fill(values: Mapping[str, Any], limits: Any = ()) -> Filled:
+    """The tree of a form's values and its list of limits; empty fields are left out."""
     tree: Tree = {}
-    errors: dict[str, str] = {}
-    hints = get_type_hints(Config)
+    unknown: dict[str, str] = {}
     for key, text in values.items():
         section, _, name = key.partition(".")
-        known = get_type_hints(hints[section]) if section in hints else {}
-        if name not in known or key == LIMITS:
-            errors[key] = f"there is no setting {key!r}"
+        field = _keys_in(section).get(name)
+        if field is None or key == LIMITS:
+            unknown[key] = f"there is no setting {key!r}"
         elif text not in ("", None):
-            value = read_value(text, known[name])
-            tree.setdefault(section, {})[name] = value
-            if (wrong := _wrong(key, {section: {name: value}})) is not None:
-                errors[key] = wrong
-    return Filled(tree, errors)
-
-
-def fill_limits(entries: Any) -> Filled:
-    """The constraints of a form: a list of {kind, limit, ...}."""
-    out: list[Tree] = []
-    errors: dict[str, str] = {}
-    hints = get_type_hints(Constraint)
-    for number, entry in enumerate(entries if isinstance(entries, list) else []):
-        where = f"{LIMITS}.{number}"
-        said = entry if isinstance(entry, dict) else {}
-        given = {k: v for k, v in said.items() if v not in ("", None)}
-        table = {k: read_value(v, hints[k]) for k, v in given.items() if k in hints}
-        out.append(table)
-        try:
-            _try_limit(table)
-        except UserError as error:
-            place = place_of(str(error).replace(f"{LIMITS}.0", where)) or f"{where}.limit"
-            errors[place] = _shortened(str(error), f"{LIMITS}.0.")
-    return Filled({"problem": {"constraint": out}} if out else {}, errors)
-
-
-def _try_limit(table: Tree) -> None:
-    """A limit on made-up rows: all that can be said of it before the data are read."""
-    if "kind" in table:
-        _choose("kind", table["kind"])
-    if "limit" not in table:
-        raise UserError(f"{LIMITS}.0.limit = : give the limit, a number")
-    (entry,) = from_tree({"problem": {"constraint": [table]}}).problem.constraint
-    first = entry.positive if entry.positive is not None else 1
-    labels, groups = np.array([first, first, first + 1, first + 1]), np.array([0, 1, 0, 1])
-    made_up = {"y": labels, entry.column or "group": groups}
-    options = {"positive": entry.positive, "column": entry.column, "sharpness": entry.sharpness}
-    try:
-        from_config(entry.kind, entry.limit, options, made_up, 2**31, (1, 1))
-    except UserError as error:
-        what = re.search(r"\b(limit|column|positive|sharpness)\b", str(error))
-        raise UserError(f"{LIMITS}.0.{what[0] if what else 'kind'} = : {error}") from error
+            tree.setdefault(section, {})[name] = read_value(text, field)
+    if made := [_limit(entry) for entry in limits] if isinstance(limits, list) else []:
+        tree.setdefault("problem", {})["constraint"] = made
+    return Filled(tree, unknown | _errors(tree))
 
 
 def from_toml(text: str) -> Filled:
-    """The same from a TOML text; what is wrong with it as a whole is the error of "toml"."""
+    """The same from a TOML text; an error that belongs to no field has the name "toml"."""
     try:
         tree = tomllib.loads(text)
-        check_names(parse(text))
-    except (tomllib.TOMLDecodeError, UserError) as error:
-        return Filled({}, {place_of(str(error)) or "toml": str(error)})
-    return Filled(tree, {})
+    except tomllib.TOMLDecodeError as error:
+        return Filled({}, {"toml": f"this is not valid TOML: {error}; correct that line"})
+    errors = _errors(tree)
+    return Filled({} if errors else tree, errors)
 
 
 def values_of(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Tree]]:
-    """A tree as a form's values: "section.key" -> text or true/false, and its constraints."""
+    """A tree as a form's values: "section.key" -> text or true/false, and its limits."""
     values = {
         f"{section}.{name}": _typed(value)
         for section, keys in tree.items()
         if isinstance(keys, Mapping)
         for name, value in keys.items()
-        if name != "constraint"
+        if f"{section}.{name}" != LIMITS
     }
     limits = tree.get("problem", {}).get("constraint", [])
     return values, [{k: _typed(v) for k, v in entry.items()} for entry in limits]
 
 
 def as_toml(tree: Tree) -> str:
-    """The TOML of what was given."""
+    """The TOML of the keys that were set."""
     return tomli_w.dumps(tree)
 
 
-def read_value(text: Any, hint: Any) -> Any:
+def field_of(key: str) -> str:
+    """The form field at which an error about this key is shown; "toml" if there is none."""
+    parts = key.split(".")
+    if key.startswith(f"{LIMITS}."):
+        return ".".join([*parts[:3], *(parts[3:4] or ["limit"])])
+    field = ".".join(parts[:2])
+    return field if parts[1:2] and parts[1] in _keys_in(parts[0]) else "toml"
+
+
+def read_value(text: Any, field: FieldInfo) -> Any:
     """What was typed as a value of TOML: strings need no quotes, lists no brackets."""
-    if not isinstance(text, str) or hint is str or hint == str | None:
+    kind = _kind(field)
+    if not isinstance(text, str) or kind in ("text", "choice"):
         return text
     text = text.strip()
-    several = "," in text and any(get_origin(part) is list for part in get_args(hint))
-    if (_kind(hint) == "list" or several) and text[:1] not in "[{":
+    several = kind == "list" or (kind == "numbers" and "," in text)
+    if several and text[:1] not in "[{":
         parts = [part.strip() for part in text.split(",") if part.strip()]
-        return parts if hint == list[str] else [_toml(part) for part in parts]
+        return parts if field.annotation == list[str] else [_toml(part) for part in parts]
     return _toml(text)
 
 
-def place_of(message: str) -> str | None:
-    """The field that an error line is about: lines begin with "section.key = value"."""
-    if found := re.match(r"([a-z]+(?:\.\w+)+) = ", message):
-        return found[1]
-    found = re.match(r"(\w+) = ", message)
-    owners = [s for s, kind in get_type_hints(Config).items() if found and hasattr(kind, found[1])]
-    return f"{owners[0]}.{found[1]}" if found and len(owners) == 1 else None
+def _errors(tree: Tree) -> dict[str, str]:
+    return {field_of(key): line for key, line in problems(Config, tree).items()}
 
 
-def _wrong(key: str, tree: Tree) -> str | None:
-    section, name = key.split(".")
-    try:
-        _choose(key, tree[section][name])
-        check_names(from_tree(tree))
-    except UserError as error:
-        return _shortened(str(error), f"{section}.")
-    return None
+def _limit(entry: Any) -> Tree:
+    known = keys_of(ConstraintSettings)
+    given = entry if isinstance(entry, dict) else {}
+    return {
+        k: read_value(v, known[k]) for k, v in given.items() if k in known and v not in ("", None)
+    }
 
 
-def _choose(key: str, value: Any) -> None:
-    if key in CHOICES and value not in CHOICES[key]:
-        raise UserError(f"{value!r} is unknown: {nearest(str(value), CHOICES[key])}")
-
-
-def _shortened(message: str, prefix: str) -> str:
-    """Without the place: the message stands at it."""
-    return re.sub(r"^\w+ = : ", "", message.removeprefix(prefix))
+def _keys_in(section: str) -> dict[str, FieldInfo]:
+    found = keys_of(Config).get(section)
+    return keys_of(table_of(found.annotation)) if found else {}
 
 
 def _toml(text: str) -> Any:
@@ -230,32 +134,57 @@ def _toml(text: str) -> Any:
         return text
 
 
-def _field(key: str, name: str, hint: Any, default: Any) -> Tree:
+def _section(name: str, kind: Any, prefix: str) -> Tree:
+    made = [
+        _field(prefix + key, key, field)
+        for key, field in keys_of(kind).items()
+        if table_of(field.annotation) is not ConstraintSettings
+    ]
+    return {"name": name, "about": kind.__doc__.strip().rstrip("."), "fields": made}
+
+
+def _field(key: str, name: str, field: FieldInfo) -> Tree:
+    extra: Any = field.json_schema_extra
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
     return {
         "key": key,
         "label": name.replace("_", " "),
-        "kind": "choice" if key in CHOICES else _kind(hint),
-        "choices": list(CHOICES.get(key, ())),
-        "default": _typed(default) if default is not None else "",
-        "help": HELP.get(key, ""),
-        "basic": key in BASIC,
+        "kind": _kind(field),
+        "choices": list(choices_of(field)),
+        "default": "" if default is None else _typed(default),
+        "placeholder": extra["unset"],
+        "help": _first_sentence(field.description or ""),
+        "basic": extra["basic"],
     }
 
 
-def _kind(hint: Any) -> str:
-    """Which kind of field a type needs."""
-    if isinstance(hint, UnionType):
-        parts = [part for part in get_args(hint) if part is not NoneType]
-        return "text" if len(parts) > 1 else _kind(parts[0])
-    if get_origin(hint) is list:
-        return "list"
-    return {bool: "bool", int: "int", float: "float", str: "text", Step: "step"}[hint]
+def _first_sentence(text: str) -> str:
+    return text.partition(". ")[0].removesuffix(".")
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return None if field.default is dataclasses.MISSING else field.default
+def _kind(field: FieldInfo) -> str:
+    """Which kind of input a key needs."""
+    if choices_of(field):
+        return "choice"
+    if table_of(field.annotation) is StepSettings:
+        return "step"
+    plain = _plain_types(field.annotation)
+    if list in plain:
+        return "list" if len(plain) == 1 else "numbers"
+    (only,) = plain
+    return {bool: "bool", int: "int", float: "float", str: "text"}[only]
+
+
+def _plain_types(annotation: Any) -> set[Any]:
+    """The types that a value may have, None left out and lists not looked into."""
+    origin = get_origin(annotation)
+    if origin is list:
+        return {list}
+    if origin is None:
+        return {annotation} - {type(None)}
+    parts = get_args(annotation)
+    parts = parts[:1] if hasattr(annotation, "__metadata__") else parts
+    return set().union(*map(_plain_types, parts))
 
 
 def _typed(value: Any) -> Any:

@@ -169,11 +169,7 @@ def _filled(said: dict[str, Any]) -> form.Filled:
     if "toml" in said:
         return form.from_toml(str(said["toml"]))
     values = said.get("values")
-    tree, errors = form.fill(values if isinstance(values, dict) else {})
-    more, wrong = form.fill_limits(said.get("limits"))
-    for section, keys in more.items():
-        tree[section] = tree.get(section, {}) | keys
-    return form.Filled(tree, errors | wrong)
+    return form.fill(values if isinstance(values, dict) else {}, said.get("limits"))
 
 
 def _as_form(text: str) -> dict[str, Any]:
@@ -233,8 +229,8 @@ async def _events(desk: Desk, watch: Watch, request: Request) -> AsyncIterator[s
 
 def _bad(request: Request, error: Exception) -> Response:
     del request
-    message = str(error)
-    return JSONResponse({"error": message, "field": form.place_of(message)}, 400)
+    assert isinstance(error, UserError)
+    return JSONResponse({"error": str(error), "field": error.key or None}, 400)
 
 
 def _http(request: Request, error: Exception) -> Response:

@@ -24,8 +24,9 @@ from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.sampling import batch_indices
 from fedssca.methods.algorithm import Algorithm, Message, Request
 from fedssca.problem.problem import Array, Batch, Problem
-from fedssca.run.build import build, check_names, load_dataset, plan, problem_of, share_out
-from fedssca.run.config import Config, Privacy
+from fedssca.run.build import build, load_dataset, plan, problem_of, share_out
+from fedssca.run.config import Config
+from fedssca.run.schema import PrivacySettings
 
 __all__ = ["Gradients", "Group", "Noise", "Scene", "set_up"]
 
@@ -214,9 +215,8 @@ class Scene:
 def set_up(config: Config) -> Scene:
     """Build a run in double precision, with nothing hidden and nothing trained."""
     bare = dataclasses.replace(
-        config, privacy=Privacy(), run=dataclasses.replace(config.run, precision="float64")
+        config, privacy=PrivacySettings(), run=dataclasses.replace(config.run, precision="float64")
     )
-    check_names(config)
     dataset = load_dataset(bare)
     clients = share_out(bare.data, dataset, bare.run.seed)
     # Step sizes leave the message of one step as it is; local steps have to be the run's own.

@@ -22,7 +22,7 @@ from fedssca.methods.algorithm import Algorithm, Message, Request, State, publis
 from fedssca.methods.schedule import Schedule
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 from fedssca.run.build import Job, engine_of
-from fedssca.run.config import Step
+from fedssca.run.schema import StepSettings
 
 __all__ = ["against_momentum", "momentum_recursion"]
 
@@ -90,5 +90,5 @@ def against_momentum(
     return rows
 
 
-def _schedule(step: Step, rounds: int) -> Schedule:
+def _schedule(step: StepSettings, rounds: int) -> Schedule:
     return Schedule(step.a, step.alpha, step.warm, step.rise, step.cool, rounds)

@@ -40,7 +40,8 @@ from typing import Any
 from scipy.stats import qmc
 
 from fedssca.errors import UserError
-from fedssca.run.config import Algorithm, Config, parse, render
+from fedssca.run.config import Config, parse, render
+from fedssca.run.schema import AlgorithmSettings
 from fedssca.run.tune import Range
 from fedssca.studies.reproduce.cache import Cache, run_key
 from fedssca.studies.reproduce.race_run import (
@@ -248,7 +249,7 @@ def _item(
     held: int | None,
     stop: float,
 ) -> Item:
-    shape = Algorithm(batch=entry.batch, local_steps=entry.steps, rounds=entry.rounds)
+    shape = AlgorithmSettings(batch=entry.batch, local_steps=entry.steps, rounds=entry.rounds)
     config = parse(
         render(dataclasses.replace(base, algorithm=shape)), [*chosen, f"run.seed={seed}"]
     )

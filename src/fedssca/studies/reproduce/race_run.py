@@ -31,7 +31,8 @@ from fedssca.errors import UserError
 from fedssca.evaluate.evaluator import Evaluator, evaluator
 from fedssca.evaluate.traffic import traffic
 from fedssca.run.build import build, engine_of, load_dataset
-from fedssca.run.config import Algorithm, Config, parse, render
+from fedssca.run.config import Config, parse, render
+from fedssca.run.schema import AlgorithmSettings
 from fedssca.run.tune import hold_out
 from fedssca.studies.reproduce.cache import Cache, fingerprint
 from fedssca.system import cores
@@ -133,7 +134,7 @@ def stage(text: str, held: int | None) -> tuple[Dataset, Evaluator]:
 def _plain(config: Config, seed: int) -> str:
     """Data, model and problem of a run as TOML."""
     run = dataclasses.replace(config.run, seed=seed)
-    return render(dataclasses.replace(config, algorithm=Algorithm("sgd", batch=1), run=run))
+    return render(dataclasses.replace(config, algorithm=AlgorithmSettings("sgd", batch=1), run=run))
 
 
 def _fitting(config: Config, rows: Dataset) -> Config:

@@ -319,8 +319,7 @@ function fieldOf(field, value) {
       autocomplete: "off",
       spellcheck: "false",
       inputmode: { int: "numeric", float: "decimal" }[field.kind] || "text",
-      placeholder:
-        field.default === "" && /empty:/.test(field.help) ? field.help.split("empty: ")[1] : "",
+      placeholder: field.placeholder,
     });
   const write = (next) => {
     if (field.kind === "bool") input.checked = next === true;

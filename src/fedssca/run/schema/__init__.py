@@ -1,0 +1,32 @@
+"""The one schema of a run, of `site.toml` and of the project file."""
+
+from fedssca.run.schema.files import ProjectFile, SiteFile
+from fedssca.run.schema.sections import (
+    AlgorithmSettings,
+    Config,
+    ConstraintSettings,
+    DataSettings,
+    DeploySettings,
+    ModelSettings,
+    PrivacySettings,
+    ProblemSettings,
+    RunSettings,
+)
+from fedssca.run.schema.types import StepSettings
+from fedssca.run.schema.validate import validate
+
+__all__ = [
+    "AlgorithmSettings",
+    "Config",
+    "ConstraintSettings",
+    "DataSettings",
+    "DeploySettings",
+    "ModelSettings",
+    "PrivacySettings",
+    "ProblemSettings",
+    "ProjectFile",
+    "RunSettings",
+    "SiteFile",
+    "StepSettings",
+    "validate",
+]

@@ -1,0 +1,437 @@
+"""The sections of a run: type, range, choices, default and help of every key, written once.
+
+Error lines, the form of the web page, `docs/config.md` and the JSON Schema come from here. A
+`Config` that exists is valid: what can be said before any data is read is checked when it is made.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from fedssca.problem.constraint_kinds import KINDS, POSITIVE, SHARPNESS, KindName, takes
+from fedssca.run.schema.types import (
+    MODEL,
+    Flag,
+    OneOrMore,
+    Positive,
+    Real,
+    StepSettings,
+    Whole,
+    invalid,
+    key,
+    step,
+)
+
+__all__ = [
+    "AlgorithmSettings",
+    "Config",
+    "ConstraintSettings",
+    "DataSettings",
+    "DeploySettings",
+    "ModelSettings",
+    "PrivacySettings",
+    "ProblemSettings",
+    "RunSettings",
+]
+
+CALIBRATED = "calibrated"
+RATE, DUAL_RATE = StepSettings(0.3), StepSettings(1.0)
+
+DataName: TypeAlias = Literal["adult", "breast-cancer", "credit", "digits", "fashion", "mnist"]
+Activation: TypeAlias = Literal["relu", "sigmoid", "swish", "tanh"]
+MethodName: TypeAlias = Literal[
+    "ssca", "sgd", "momentum", "penalty", "primal-dual", "augmented", "switching"
+]
+
+
+@dataclass(frozen=True, config=MODEL)
+class DataSettings:
+    """The rows, and how they are divided among the clients."""
+
+    name: DataName = key(
+        "A ready-made data set. digits and breast-cancer are installed with the package; mnist, "
+        "fashion and adult are downloaded by `fedssca data get`; the file of credit you download "
+        "yourself.",
+        default="digits",
+        basic=True,
+    )
+    path: str = key(
+        "Your own data in place of `name`: a CSV file with a header, NPZ (x, y), Parquet, or a "
+        "folder of NPY files. The folder holds x.npy, y.npy, x_test.npy and y_test.npy (x uint8, "
+        "or float32 near 1; y from 0 on), is read from disk as needed and may be larger than the "
+        "memory.",
+        default="",
+        basic=True,
+    )
+    dir: str = key("The folder with the files of a ready-made data set.", default="")
+    label: str = key(
+        "The label column of `path`. A column named y, label, target or class is found without it.",
+        default="",
+    )
+    keep: list[str] = key(
+        "Columns of `path` that are also kept unscaled under their names. The `column` of a "
+        "constraint is kept without being listed.",
+        default=[],
+    )
+    test_fraction: Real = key(
+        "The share of rows held out for testing, if the data have no test set.",
+        default=0.2,
+        gt=0,
+        lt=1,
+    )
+    split: Literal["sample", "feature"] = key(
+        "What the clients hold: different rows (sample), or different columns of the same rows "
+        "(feature).",
+        default="sample",
+        basic=True,
+    )
+    clients: Whole = key("The number of clients.", default=10, ge=1, basic=True)
+    partition: Literal["iid", "contiguous", "dirichlet", "classes"] = key(
+        "How rows are divided: at random, in order, with skewed labels (dirichlet), or with few "
+        "classes per client. Columns are always divided in order, which iid stands for too.",
+        default="iid",
+        basic=True,
+    )
+    sizes: list[Positive] = key("Sizes of unequal clients, as counts or as fractions.", default=[])
+    concentration: Positive = key(
+        "How even the labels are with the partition dirichlet: 0.1 is skewed, 100 nearly even.",
+        default=0.5,
+    )
+    classes_per_client: Whole = key(
+        "The number of classes that each client holds with the partition classes.",
+        default=2,
+        ge=1,
+    )
+    label_holder: Whole = key(
+        "The number of the only party that knows the labels, if parties hold columns. With -1 all "
+        "parties know them.",
+        default=-1,
+        ge=-1,
+    )
+    collection: Literal["exchange", "open"] = key(
+        "How parties with columns work together. With exchange they send their hidden values h_i "
+        "to each other; with open they send h_i and its Jacobian to the server, which reveals "
+        "their columns.",
+        default="exchange",
+    )
+
+
+@dataclass(frozen=True, config=MODEL)
+class ModelSettings:
+    """The network that is trained."""
+
+    name: Literal["mlp", "linear"] = key(
+        "The network: one hidden layer without biases, as in the paper (mlp), or softmax "
+        "regression (linear).",
+        default="mlp",
+        basic=True,
+    )
+    hidden: Whole = key("The number of hidden units of the mlp.", default=128, ge=1, basic=True)
+    activation: Activation = key("The activation function of the mlp.", default="swish")
+
+
+@dataclass(frozen=True, config=MODEL)
+class ConstraintSettings:
+    """One limit that the trained model must keep."""
+
+    kind: KindName = Field(
+        description="What is limited.", json_schema_extra={"basic": True, "unset": ""}
+    )
+    limit: Real = Field(
+        description="The largest value allowed; for recall and precision the smallest.",
+        json_schema_extra={"basic": True, "unset": ""},
+    )
+    positive: Whole | None = key(
+        "The class that a rate is about.", default=None, unset=str(POSITIVE), ge=0
+    )
+    column: str | None = key("The column whose two values are the groups to compare.", default=None)
+    sharpness: Positive | None = key(
+        "How steep the smooth stand-in of a 0/1 count is where the predicted class changes.",
+        default=None,
+        unset=f"{SHARPNESS:g}",
+    )
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> ConstraintSettings:
+        """The limit is one that the kind can have, and the options are those that it takes."""
+        kind = KINDS[self.kind]
+        if self.limit not in kind.limit:
+            words = f"it must be {kind.limit.words('limit')} for the kind {self.kind!r}"
+            raise invalid(words, "limit", self.limit)
+        for name in ("column", "positive", "sharpness"):
+            value = getattr(self, name)
+            given = value not in (None, "")
+            if given and name not in kind.options:
+                words = f"a constraint of kind {self.kind!r} takes {takes(self.kind)}"
+                raise invalid(words, name, value)
+            if not given and name in kind.needs:
+                words = f"a constraint of kind {self.kind!r} needs {name} = <name of a column>"
+                raise invalid(words, name)
+        return self
+
+
+@dataclass(frozen=True, config=MODEL)
+class ProblemSettings:
+    """The objective and the limits."""
+
+    objective: Literal["loss", "norm"] = key(
+        "What is minimised: the mean loss plus l2 |w|^2 (loss), or |w|^2 alone (norm).",
+        default="loss",
+        basic=True,
+    )
+    l2: Real = key("The weight of |w|^2 beside the loss.", default=1e-5, ge=0)
+    penalty: OneOrMore = key(
+        "The upper bound of the multipliers, c in the paper. A list is the continuation "
+        "c_1 < c_2 < ...",
+        default=1e5,
+    )
+    constraint: list[ConstraintSettings] = key("The limits, one table for each.", default=[])
+
+
+@dataclass(frozen=True, config=MODEL)
+class AlgorithmSettings:
+    """The training method and its step sizes."""
+
+    name: MethodName = key(
+        "The method. ssca handles problems with and without constraints; sgd and momentum know no "
+        "constraints; penalty, primal-dual, augmented and switching are for comparison and need "
+        "some.",
+        default="ssca",
+        basic=True,
+    )
+    batch: Whole = key(
+        "The number of rows B that a client draws per round. Parties with columns draw one common "
+        "batch.",
+        default=10,
+        ge=1,
+        basic=True,
+    )
+    local_steps: Whole = key(
+        "The number of steps E of batch B that a client takes per round. More than one step is "
+        "possible with ssca (with constraints: steered multipliers), sgd and momentum.",
+        default=1,
+        ge=1,
+    )
+    cohort: Whole = key(
+        "The number of clients asked per round, drawn anew each time; 0 asks all of them.",
+        default=0,
+        ge=0,
+    )
+    dropout: Real = key(
+        "The probability that a client that is asked does not answer.", default=0.0, ge=0, lt=1
+    )
+    rounds: Whole = key(
+        "The number of rounds T. A run does T - 1 updates.", default=1000, ge=1, basic=True
+    )
+    rho: Annotated[StepSettings, step(most=1)] | None = key(
+        "The step size of the running averages, as a number or as a table such as "
+        "{a = 0.9, alpha = 0.1}.",
+        default=None,
+        unset=CALIBRATED,
+    )
+    gamma: Annotated[StepSettings, step(most=1)] | None = key(
+        "The step size of the iterates, written like rho.", default=None, unset=CALIBRATED
+    )
+    tau: OneOrMore | None = key(
+        "The curvature of the surrogates: one number, or one for the objective and one for each "
+        "constraint.",
+        default=None,
+        unset=CALIBRATED,
+    )
+    opening: list[Positive] | None = key(
+        "The first multipliers, one for each constraint.", default=None, unset=CALIBRATED
+    )
+    probes: Whole = key(
+        "The number of messages per client that the calibration used. A run fills it in.",
+        default=0,
+        ge=0,
+    )
+    multipliers: Literal["steered", "exact"] = key(
+        "How the multipliers are found: moved by the measured constraint values (steered), or by "
+        "solving the surrogate problem of each round as in the paper (exact).",
+        default="steered",
+    )
+    surrogate: Literal["first-order", "exact", "diagonal"] = key(
+        "The convex model of the objective and constraints. first-order linearises all terms, "
+        "exact keeps l2 |w|^2 as it is, diagonal adds estimated curvature.",
+        default="first-order",
+    )
+    rate: Annotated[StepSettings, step(RATE)] = key(
+        "The learning rate of sgd, momentum and the methods for comparison, written like rho.",
+        default=RATE,
+    )
+    momentum: Real = key(
+        "The momentum of the method momentum and of the methods for comparison.",
+        default=0.1,
+        ge=0,
+        lt=1,
+    )
+    dual_rate: Annotated[StepSettings, step(DUAL_RATE)] = key(
+        "The step size of the multipliers of primal-dual and augmented, written like rho.",
+        default=DUAL_RATE,
+    )
+    initial: Real = key(
+        "The first value of the multipliers of primal-dual and augmented.", default=0.0, ge=0
+    )
+    tolerance: Real = key(
+        "The violation up to which switching still lowers the objective.", default=0.0
+    )
+
+
+@dataclass(frozen=True, config=MODEL)
+class PrivacySettings:
+    """What is hidden from the server and from other clients."""
+
+    secure_sum: Flag = key(
+        "The server sees only the sum of the clients' messages, which are masked. Parties with "
+        "columns learn the sum of the h_i, and the server learns nothing of them.",
+        default=False,
+    )
+    neighbours: Whole = key(
+        "The number of other clients with whom a client shares masks. 0 means all of up to 32 "
+        "clients, and 6 log2(n) of more.",
+        default=0,
+        ge=0,
+    )
+    threshold: Real = key(
+        "The share of the asked clients that must answer before a sum is opened, above 0.5; 0 "
+        "means two thirds.",
+        default=0.0,
+        ge=0,
+        le=1,
+    )
+    homomorphic: Flag = key(
+        "Messages are encrypted with CKKS in place of masks, for clients that hold rows.",
+        default=False,
+    )
+    key_holder: Whole = key(
+        "The number of the client that holds the key and decrypts the sum.", default=0, ge=0
+    )
+    unit: Literal["sample", "client"] = key(
+        "What the noise protects: one row (sample), or all rows of a client (client).",
+        default="sample",
+    )
+    clip: Real = key(
+        "The length to which the gradient of one unit is clipped; 0 means no clipping and no "
+        "noise.",
+        default=0.0,
+        ge=0,
+    )
+    value_clip: Real = key(
+        "The bound to which values of constrained terms are clipped; 0 means the value of clip.",
+        default=0.0,
+        ge=0,
+    )
+    noise_multiplier: Real = key(
+        "The standard deviation of the noise, as a multiple of what one unit can change. Give "
+        "this or epsilon.",
+        default=0.0,
+        ge=0,
+    )
+    epsilon: Real = key(
+        "The privacy budget of the whole run, from which the noise is computed.",
+        default=0.0,
+        ge=0,
+    )
+    delta: Real = key(
+        "The probability with which the guarantee of epsilon may fail. It should be well below "
+        "1 / (number of rows).",
+        default=1e-5,
+        gt=0,
+        lt=1,
+    )
+
+    @model_validator(mode="after")
+    def _threshold_is_a_majority(self) -> PrivacySettings:
+        if 0 < self.threshold <= 0.5:
+            words = "it must lie above 0.5 and not above 1; 0 leaves the choice to the run"
+            raise invalid(words, "threshold", self.threshold)
+        return self
+
+
+@dataclass(frozen=True, config=MODEL)
+class RunSettings:
+    """Seed, precision, and how often the run is evaluated and saved."""
+
+    seed: Whole = key(
+        "The seed. The same seed gives the same result bit for bit.", default=0, ge=0, basic=True
+    )
+    evaluate_every: Whole = key(
+        "The number of rounds between evaluations on all data. Each writes one row of "
+        "metrics.jsonl, and feasibility is decided there.",
+        default=10,
+        ge=1,
+    )
+    checkpoint_every: Whole = key(
+        "The number of rounds between checkpoints, from which a stopped run continues; 0 means no "
+        "checkpoints.",
+        default=100,
+        ge=0,
+    )
+    precision: Literal["float32", "float64"] = key("The number format.", default="float32")
+    runtime: Literal["fused", "local"] = key(
+        "How rounds are computed: all clients in one program (fused), or message by message as in "
+        "a deployment, which is slower (local).",
+        default="fused",
+    )
+
+
+@dataclass(frozen=True, config=MODEL)
+class DeploySettings:
+    """How the server treats sites on other machines."""
+
+    min_sites: Whole = key(
+        "The number of sites with rows that must stay connected for the run to go on; 0 means "
+        "more than half.",
+        default=0,
+        ge=0,
+    )
+    timeout: Positive = key(
+        "The time in seconds within which a site must answer. A site that does not is dropped.",
+        default=60.0,
+    )
+    align: Flag = key(
+        "Parties with columns whose row ids differ find the rows that all of them have. If false, "
+        "such a run is refused.",
+        default=True,
+    )
+
+
+@dataclass(frozen=True, config=MODEL)
+class Config:
+    """One run, complete."""
+
+    data: DataSettings = Field(default_factory=DataSettings)
+    model: ModelSettings = Field(default_factory=ModelSettings)
+    problem: ProblemSettings = Field(default_factory=ProblemSettings)
+    algorithm: AlgorithmSettings = Field(default_factory=AlgorithmSettings)
+    privacy: PrivacySettings = Field(default_factory=PrivacySettings)
+    run: RunSettings = Field(default_factory=RunSettings)
+    deploy: DeploySettings = Field(default_factory=DeploySettings)
+
+    @model_validator(mode="after")
+    def _keys_fit_together(self) -> Config:
+        """All checks that concern more than one key, and need no data."""
+        privacy = self.privacy
+        if privacy.secure_sum and privacy.homomorphic:
+            raise invalid(
+                "privacy.secure_sum and privacy.homomorphic hide the same sums in two ways: choose "
+                "one (secure_sum, unless one client should hold the key)",
+                "privacy.homomorphic",
+            )
+        if privacy.homomorphic and self.data.split == "feature":
+            raise invalid(
+                "privacy.homomorphic adds up messages of clients that hold rows: with data.split = "
+                '"feature" use privacy.secure_sum',
+                "privacy.homomorphic",
+            )
+        if self.algorithm.dropout and not self.algorithm.cohort:
+            raise invalid(
+                f"algorithm.dropout = {self.algorithm.dropout:g} needs algorithm.cohort: set the "
+                "number of clients that are asked per round",
+                "algorithm.dropout",
+            )
+        return self

@@ -1,0 +1,114 @@
+"""The types of configuration values, as they are written in TOML.
+
+A whole number is accepted where a number is expected; true and false are never numbers; NaN and
+infinities are refused. A step size may be one number or a table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import AllowInfNan, ConfigDict, Discriminator, Field, Strict, Tag, WrapValidator
+from pydantic.dataclasses import dataclass
+from pydantic_core import PydanticCustomError
+
+__all__ = [
+    "LARGEST",
+    "MODEL",
+    "Flag",
+    "OneOrMore",
+    "Positive",
+    "Real",
+    "StepSettings",
+    "Whole",
+    "invalid",
+    "is_number",
+    "key",
+    "step",
+]
+
+MODEL = ConfigDict(extra="forbid")
+LARGEST = 2**31 - 1
+"""The largest whole number that a configuration may hold."""
+
+Real: TypeAlias = Annotated[float, Strict(), AllowInfNan(False)]
+Positive: TypeAlias = Annotated[float, Strict(), AllowInfNan(False), Field(gt=0)]
+Whole: TypeAlias = Annotated[int, Strict(), Field(le=LARGEST)]
+Flag: TypeAlias = Annotated[bool, Strict()]
+
+
+def _shape(value: Any) -> str:
+    return "<list>" if isinstance(value, list | tuple) else "<number>"
+
+
+OneOrMore: TypeAlias = Annotated[
+    Annotated[Positive, Tag("<number>")]
+    | Annotated[list[Positive], Tag("<list>"), Field(min_length=1)],
+    Discriminator(_shape),
+]
+"""A positive number, or a list of them."""
+
+
+def key(help: str, *, default: Any, basic: bool = False, unset: str = "", **settings: Any) -> Any:
+    """A key with a default.
+
+    `help` is shown in the documentation; the web form shows its first sentence. `basic` keys are
+    visible at once in the form. `unset` says what happens while a key without a value (None) has
+    none. `settings` are the bounds ge, gt, le and lt.
+    """
+    if isinstance(default, list):
+        given: dict[str, Any] = {"default_factory": lambda: list(default)}
+    else:
+        given = {"default": default}
+    extra: Any = {"basic": basic, "unset": unset}
+    return Field(**given, description=help, json_schema_extra=extra, **settings)
+
+
+def is_number(value: Any) -> bool:
+    """Whether TOML would call this a number: true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def invalid(words: str, key: str = "", value: Any = None) -> PydanticCustomError:
+    """An error found by a validator, at `key` inside the table that is being checked.
+
+    With a `value` the line reads "<full key> = <value>: <words>", without one just `words`.
+    """
+    return PydanticCustomError("invalid", "{words}", {"words": words, "key": key, "value": value})
+
+
+@dataclass(frozen=True, config=MODEL)
+class StepSettings:
+    """A step size a / t^alpha in round t, with an optional start and end of another shape."""
+
+    a: Positive = Field(description="The step size in round 1.")
+    alpha: Real = key("How fast the step size falls: 0 keeps it constant.", default=0.0, ge=0)
+    warm: Flag = key("The step size in round t is at least 1/t.", default=False)
+    rise: Whole = key(
+        "The step size grows linearly over this many rounds at the start.", default=0, ge=0
+    )
+    cool: Real = key(
+        "The step size falls to 0 over this share of the rounds, at the end.",
+        default=0.0,
+        ge=0,
+        le=1,
+    )
+
+
+def step(default: StepSettings | None = None, most: float | None = None) -> WrapValidator:
+    """Read a step size from a number a, or from a table that may leave out what `default` has."""
+
+    def read(value: Any, handler: Callable[[Any], StepSettings]) -> StepSettings:
+        if is_number(value):
+            value = {"a": value}
+        elif isinstance(value, Mapping) and default is not None:
+            value = dataclasses.asdict(default) | dict(value)
+        made = handler(value)
+        if most is not None and made.a > most:
+            raise invalid(f"it must lie in (0, {most:g}]", "a", made.a)
+        return made
+
+    number: Any = Positive if most is None else Annotated[Positive, Field(le=most)]
+    return WrapValidator(read, json_schema_input_type=number | StepSettings)
