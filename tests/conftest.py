@@ -10,10 +10,12 @@ import jax
 import numpy as np
 import pytest
 
-from fedssca.system import remember
+from fedssca.system import keep_compiled_programs
 from tests.browser_helpers import MISSING
 
-remember(Path(__file__).parents[1] / ".pytest_cache" / "compiled")  # tests share many programs
+keep_compiled_programs(
+    Path(__file__).parents[1] / ".pytest_cache" / "compiled"
+)  # tests share many programs
 
 P, J, L = 7, 5, 3  # inputs, hidden units, classes: d = J (P + L) = 50
 

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 import fedssca
+from fedssca.cli.commands import COMMANDS, command
 
-CHECK = """
+HEAVY = ("jax", "numpy", "scipy", "sklearn", "matplotlib", "pyarrow")
+CHECK = f"""
 import sys, fedssca
-heavy = [m for m in ("matplotlib", "sklearn", "pyarrow", "typer") if m in sys.modules]
+heavy = [module for module in {HEAVY} if module in sys.modules]
 assert not heavy, heavy
+assert "typer" not in sys.modules
+assert not hasattr(fedssca, "no_such_name")
+from fedssca.cli.main import main
+for arguments in [["--help"]] + [[command, "--help"] for command in {tuple(COMMANDS)}]:
+    sys.argv = ["fedssca", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, arguments
+    heavy = [module for module in {HEAVY} if module in sys.modules]
+    assert not heavy, (arguments, heavy)
+fedssca.loss_at_most
+assert "jax" in sys.modules and "sklearn" not in sys.modules and "matplotlib" not in sys.modules
 from jax._src import xla_bridge
-assert not xla_bridge.backends_are_initialized()
-import fedssca.cli.main
-assert "matplotlib" not in sys.modules and "sklearn" not in sys.modules
 assert not xla_bridge.backends_are_initialized()
 """
 
@@ -26,6 +40,26 @@ def test_all_is_sorted_and_there() -> None:
     assert fedssca.__all__ == sorted(fedssca.__all__)
     assert len(set(fedssca.__all__)) == len(fedssca.__all__)
     assert all(hasattr(fedssca, name) for name in fedssca.__all__)
+
+
+def test_editors_see_what_is_imported_when_it_is_used() -> None:
+    """The table of lazy names and the imports for type checkers agree."""
+    tree = ast.parse(Path(str(fedssca.__file__)).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.asname: (alias.name, node.module)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == {name: (name, module) for name, module in fedssca._MODULE_OF.items()}
+    assert list(fedssca._MODULE_OF) == sorted(fedssca._MODULE_OF)
+    assert set(fedssca.__all__) < set(dir(fedssca))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_shows_the_first_line_of_their_help(name: str) -> None:
+    assert command(name).help.splitlines()[0] == COMMANDS[name]
 
 
 @pytest.mark.parametrize("name", fedssca.__all__)
@@ -43,6 +77,6 @@ def test_version_is_the_package_version() -> None:
 
 def test_import_is_light() -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", CHECK], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", "-c", CHECK], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import fedssca
-from fedssca.cli import main as cli
+from fedssca.cli.commands import root_command
 from fedssca.run.config import parse, section
 from fedssca.run.schema import SiteFile
 from tests.cli_helpers import Shell
@@ -114,7 +113,7 @@ def leave_alone(block: Block, shell: Shell, names: Names) -> None:
 
 def follow(words: list[str]) -> None:
     """Parse a command as the command line would, without doing anything."""
-    command: Any = typer.main.get_command(cli.app)
+    command: Any = root_command()
     if words[0].startswith("-"):
         assert any(words[0] in option.opts for option in command.params), words
         return

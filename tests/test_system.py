@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedssca.system import remember
+from fedssca.system import keep_compiled_programs
 
 
 def fedssca(home: Path, out: Path, **more: str) -> subprocess.CompletedProcess[str]:
@@ -61,5 +61,5 @@ def test_no_place_to_keep_them(tmp_path: Path) -> None:
 
 def test_the_users_own_setting_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "own"))
-    assert remember(tmp_path / "ours") is None
+    assert keep_compiled_programs(tmp_path / "ours") is None
     assert not (tmp_path / "ours").exists()

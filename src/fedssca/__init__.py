@@ -1,103 +1,175 @@
-"""fedssca: federated optimisation with constraints."""
+"""fedssca: federated optimisation with constraints.
 
-from fedssca.data.dataset import Dataset
-from fedssca.data.load import load
-from fedssca.data.sources import follow_csv, from_queue
-from fedssca.data.split import Columns, Rows, by_feature, by_sample
-from fedssca.data.stream import Streams
-from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Message, Request, State
-from fedssca.methods.calibrate import calibrate
-from fedssca.methods.curvature import diagonal
-from fedssca.methods.local_ssca import local_ssca
-from fedssca.methods.multipliers import Dual, exact_penalty, steered
-from fedssca.methods.participation import participation
-from fedssca.methods.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
-from fedssca.methods.schedule import Schedule, power
-from fedssca.methods.sgd import sgd
-from fedssca.methods.solver import Quadratic, Solution, lemma1, solve
-from fedssca.methods.ssca import ssca
-from fedssca.methods.surrogate import Surrogate, first_order
-from fedssca.problem.constraints import (
-    Constraint,
-    client_loss_at_most,
-    client_loss_gap_at_most,
-    custom,
-    false_negative_rate_at_most,
-    false_positive_rate_at_most,
-    loss_at_most,
-    opportunity_gap_at_most,
-    parity_gap_at_most,
-    precision_at_least,
-    recall_at_least,
-)
-from fedssca.problem.custom import custom_problem, vertical_problem
-from fedssca.problem.models import Model, classifier, linear, mlp
-from fedssca.problem.problem import Problem, Vertical
-from fedssca.rounds.fused import Fused
-from fedssca.rounds.in_process import Local
-from fedssca.run.automatic import auto
-from fedssca.run.simulate import Result, simulate
+All public names are attributes of this package. A name is imported when it is first used, so that
+`import fedssca` takes milliseconds and loads no JAX.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = [
-    "Algorithm",
-    "Columns",
-    "Constraint",
-    "Dataset",
-    "Dual",
-    "Fused",
-    "Local",
-    "Message",
-    "Model",
-    "Problem",
-    "Quadratic",
-    "Request",
-    "Result",
-    "Rows",
-    "Schedule",
-    "Solution",
-    "State",
-    "Streams",
-    "Surrogate",
-    "UserError",
-    "Vertical",
-    "augmented_lagrangian",
-    "auto",
-    "by_feature",
-    "by_sample",
-    "calibrate",
-    "classifier",
-    "client_loss_at_most",
-    "client_loss_gap_at_most",
-    "custom",
-    "custom_problem",
-    "diagonal",
-    "exact_penalty",
-    "false_negative_rate_at_most",
-    "false_positive_rate_at_most",
-    "first_order",
-    "follow_csv",
-    "from_queue",
-    "lemma1",
-    "linear",
-    "load",
-    "local_ssca",
-    "loss_at_most",
-    "mlp",
-    "opportunity_gap_at_most",
-    "parity_gap_at_most",
-    "participation",
-    "power",
-    "precision_at_least",
-    "primal_dual",
-    "quadratic_penalty",
-    "recall_at_least",
-    "sgd",
-    "simulate",
-    "solve",
-    "ssca",
-    "steered",
-    "switching",
-    "vertical_problem",
-]
+
+_MODULE_OF = {
+    "Algorithm": "fedssca.methods.algorithm",
+    "Columns": "fedssca.data.split",
+    "Constraint": "fedssca.problem.constraints",
+    "Dataset": "fedssca.data.dataset",
+    "Dual": "fedssca.methods.multipliers",
+    "FederatedClassifier": "fedssca.run.estimators",
+    "Fused": "fedssca.rounds.fused",
+    "Local": "fedssca.rounds.in_process",
+    "Message": "fedssca.methods.algorithm",
+    "Model": "fedssca.problem.models",
+    "Problem": "fedssca.problem.problem",
+    "Quadratic": "fedssca.methods.solver",
+    "Request": "fedssca.methods.algorithm",
+    "Result": "fedssca.run.simulate",
+    "Rows": "fedssca.data.split",
+    "Schedule": "fedssca.methods.schedule",
+    "Solution": "fedssca.methods.solver",
+    "State": "fedssca.methods.algorithm",
+    "Streams": "fedssca.data.stream",
+    "Surrogate": "fedssca.methods.surrogate",
+    "UserError": "fedssca.errors",
+    "Vertical": "fedssca.problem.problem",
+    "augmented_lagrangian": "fedssca.methods.rivals",
+    "auto": "fedssca.run.automatic",
+    "by_feature": "fedssca.data.split",
+    "by_sample": "fedssca.data.split",
+    "calibrate": "fedssca.methods.calibrate",
+    "classifier": "fedssca.problem.models",
+    "client_loss_at_most": "fedssca.problem.constraints",
+    "client_loss_gap_at_most": "fedssca.problem.constraints",
+    "cross_entropy": "fedssca.problem.constraints",
+    "custom": "fedssca.problem.constraints",
+    "custom_problem": "fedssca.problem.custom",
+    "diagonal": "fedssca.methods.curvature",
+    "exact_penalty": "fedssca.methods.multipliers",
+    "false_negative_rate_at_most": "fedssca.problem.constraints",
+    "false_positive_rate_at_most": "fedssca.problem.constraints",
+    "first_order": "fedssca.methods.surrogate",
+    "follow_csv": "fedssca.data.sources",
+    "from_module": "fedssca.problem.torch",
+    "from_queue": "fedssca.data.sources",
+    "from_scores": "fedssca.problem.scores",
+    "from_terms": "fedssca.problem.torch",
+    "gradients": "fedssca.methods.surrogate",
+    "keep_compiled_programs": "fedssca.system",
+    "lemma1": "fedssca.methods.solver",
+    "linear": "fedssca.problem.models",
+    "load": "fedssca.data.load",
+    "load_into": "fedssca.problem.torch",
+    "local_ssca": "fedssca.methods.local_ssca",
+    "loss_at_most": "fedssca.problem.constraints",
+    "mlp": "fedssca.problem.models",
+    "opportunity_gap_at_most": "fedssca.problem.constraints",
+    "parity_gap_at_most": "fedssca.problem.constraints",
+    "participation": "fedssca.methods.participation",
+    "power": "fedssca.methods.schedule",
+    "precision_at_least": "fedssca.problem.constraints",
+    "primal_dual": "fedssca.methods.rivals",
+    "quadratic_penalty": "fedssca.methods.rivals",
+    "recall_at_least": "fedssca.problem.constraints",
+    "sgd": "fedssca.methods.sgd",
+    "simulate": "fedssca.run.simulate",
+    "solve": "fedssca.methods.solver",
+    "ssca": "fedssca.methods.ssca",
+    "steered": "fedssca.methods.multipliers",
+    "straight_through": "fedssca.problem.constraints",
+    "switching": "fedssca.methods.rivals",
+    "train_together": "fedssca.run.seeds",
+    "vertical_problem": "fedssca.problem.custom",
+}
+"""Every public name and the module that defines it; the imports below show the same to editors."""
+_NEEDS_TORCH = {"from_module", "from_terms", "load_into"}
+"""Names that `from fedssca import *` leaves out, because PyTorch is an optional extra."""
+
+__all__ = [name for name in _MODULE_OF if name not in _NEEDS_TORCH]
+
+if TYPE_CHECKING:
+    from fedssca.data.dataset import Dataset as Dataset
+    from fedssca.data.load import load as load
+    from fedssca.data.sources import follow_csv as follow_csv
+    from fedssca.data.sources import from_queue as from_queue
+    from fedssca.data.split import Columns as Columns
+    from fedssca.data.split import Rows as Rows
+    from fedssca.data.split import by_feature as by_feature
+    from fedssca.data.split import by_sample as by_sample
+    from fedssca.data.stream import Streams as Streams
+    from fedssca.errors import UserError as UserError
+    from fedssca.methods.algorithm import Algorithm as Algorithm
+    from fedssca.methods.algorithm import Message as Message
+    from fedssca.methods.algorithm import Request as Request
+    from fedssca.methods.algorithm import State as State
+    from fedssca.methods.calibrate import calibrate as calibrate
+    from fedssca.methods.curvature import diagonal as diagonal
+    from fedssca.methods.local_ssca import local_ssca as local_ssca
+    from fedssca.methods.multipliers import Dual as Dual
+    from fedssca.methods.multipliers import exact_penalty as exact_penalty
+    from fedssca.methods.multipliers import steered as steered
+    from fedssca.methods.participation import participation as participation
+    from fedssca.methods.rivals import augmented_lagrangian as augmented_lagrangian
+    from fedssca.methods.rivals import primal_dual as primal_dual
+    from fedssca.methods.rivals import quadratic_penalty as quadratic_penalty
+    from fedssca.methods.rivals import switching as switching
+    from fedssca.methods.schedule import Schedule as Schedule
+    from fedssca.methods.schedule import power as power
+    from fedssca.methods.sgd import sgd as sgd
+    from fedssca.methods.solver import Quadratic as Quadratic
+    from fedssca.methods.solver import Solution as Solution
+    from fedssca.methods.solver import lemma1 as lemma1
+    from fedssca.methods.solver import solve as solve
+    from fedssca.methods.ssca import ssca as ssca
+    from fedssca.methods.surrogate import Surrogate as Surrogate
+    from fedssca.methods.surrogate import first_order as first_order
+    from fedssca.methods.surrogate import gradients as gradients
+    from fedssca.problem.constraints import Constraint as Constraint
+    from fedssca.problem.constraints import client_loss_at_most as client_loss_at_most
+    from fedssca.problem.constraints import client_loss_gap_at_most as client_loss_gap_at_most
+    from fedssca.problem.constraints import cross_entropy as cross_entropy
+    from fedssca.problem.constraints import custom as custom
+    from fedssca.problem.constraints import (
+        false_negative_rate_at_most as false_negative_rate_at_most,
+    )
+    from fedssca.problem.constraints import (
+        false_positive_rate_at_most as false_positive_rate_at_most,
+    )
+    from fedssca.problem.constraints import loss_at_most as loss_at_most
+    from fedssca.problem.constraints import opportunity_gap_at_most as opportunity_gap_at_most
+    from fedssca.problem.constraints import parity_gap_at_most as parity_gap_at_most
+    from fedssca.problem.constraints import precision_at_least as precision_at_least
+    from fedssca.problem.constraints import recall_at_least as recall_at_least
+    from fedssca.problem.constraints import straight_through as straight_through
+    from fedssca.problem.custom import custom_problem as custom_problem
+    from fedssca.problem.custom import vertical_problem as vertical_problem
+    from fedssca.problem.models import Model as Model
+    from fedssca.problem.models import classifier as classifier
+    from fedssca.problem.models import linear as linear
+    from fedssca.problem.models import mlp as mlp
+    from fedssca.problem.problem import Problem as Problem
+    from fedssca.problem.problem import Vertical as Vertical
+    from fedssca.problem.scores import from_scores as from_scores
+    from fedssca.problem.torch import from_module as from_module
+    from fedssca.problem.torch import from_terms as from_terms
+    from fedssca.problem.torch import load_into as load_into
+    from fedssca.rounds.fused import Fused as Fused
+    from fedssca.rounds.in_process import Local as Local
+    from fedssca.run.automatic import auto as auto
+    from fedssca.run.estimators import FederatedClassifier as FederatedClassifier
+    from fedssca.run.seeds import train_together as train_together
+    from fedssca.run.simulate import Result as Result
+    from fedssca.run.simulate import simulate as simulate
+    from fedssca.system import keep_compiled_programs as keep_compiled_programs
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name when it is first used."""
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module 'fedssca' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, including those that have not been imported yet."""
+    return sorted({*globals(), *__all__})

@@ -11,9 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from platformdirs import user_cache_path
 
 __all__ = [
     "COMMAND",
@@ -21,17 +23,18 @@ __all__ = [
     "end_with_parent",
     "free_port",
     "ignoring_ctrl_c",
+    "keep_compiled_programs",
     "on_signal",
-    "remember",
+    "starting_up",
     "user_cache",
 ]
 
-
 COMMAND = "FEDSSCA_COMMAND"
+"""The environment variable with the process id of the command that started a deployment."""
 
 
 def cores() -> list[int]:
-    """The processor cores this process may use."""
+    """Return the processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -39,7 +42,10 @@ def cores() -> list[int]:
 
 @contextmanager
 def on_signal(number: int, handler: Callable[..., Any] | signal.Handlers) -> Iterator[None]:
-    """Another handler in here; outside the main thread nothing changes, Python allows no more."""
+    """Use another signal handler inside the block.
+
+    Python sets handlers in the main thread only; in any other thread nothing changes.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -50,17 +56,38 @@ def on_signal(number: int, handler: Callable[..., Any] | signal.Handlers) -> Ite
         signal.signal(number, before)
 
 
-def ignoring_ctrl_c() -> Any:
-    """Ctrl-C is not heard in here, nor by processes that are started in here."""
+def ignoring_ctrl_c() -> AbstractContextManager[None]:
+    """Ignore Ctrl-C inside the block, in this process and in processes started there."""
     return on_signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def end_with_parent() -> None:
-    """From now on this process ends within a second of the one that started it, come what may.
+@contextmanager
+def starting_up() -> Iterator[None]:
+    """End the process at once on Ctrl-C inside the block, with one line and exit code 130.
 
-    A thread looks for it: the kernel's own signal goes by the thread that started a process, and
-    engines start processes from threads that come and go. The variable COMMAND names a process to
-    look for as well: the command that started it all, which may have ended before this began.
+    Commands import large libraries in such a block: nothing has been done yet, and a
+    KeyboardInterrupt in the middle of an import could end in a traceback. A process whose parent
+    ignores Ctrl-C (`nohup`, a job in the background of a script) goes on ignoring it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield
+        return
+    with on_signal(signal.SIGINT, _end_at_once):
+        yield
+
+
+def _end_at_once(*_: Any) -> NoReturn:
+    os.write(2, b"stopped before anything was done\n")
+    os._exit(130)
+
+
+def end_with_parent() -> None:
+    """Make this process end within a second of the process that started it.
+
+    A thread checks for the parent, because the kernel's own signal depends on the thread that
+    started a process, and engines start processes from short-lived threads. The variable COMMAND
+    names one more process to check: the command that started the deployment, which may have ended
+    before this process began.
     """
     parent, command = os.getppid(), int(os.environ.get(COMMAND, "0"))
 
@@ -83,40 +110,40 @@ def _exists(process: int) -> bool:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on just now."""
+    """Return a port of this machine on which no process listens at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-EVERYTHING: dict[str, float] = {
+def user_cache() -> Path:
+    """Return the user's cache folder for this package (on Linux `~/.cache/fedssca`)."""
+    return user_cache_path("fedssca", appauthor=False)
+
+
+CACHE_SETTINGS: dict[str, float] = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
-"""Small programs too: reading one is faster than compiling it."""
+"""Keep small programs too, because reading one is faster than compiling it."""
 
 
-def user_cache() -> Path:
-    """`fedssca` in `$XDG_CACHE_HOME` or `~/.cache`."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "fedssca"
+def keep_compiled_programs(folder: Path | None = None) -> Path | None:
+    """Keep compiled programs in `folder`, by default in the user's cache folder.
 
-
-def remember(folder: Path | None = None) -> Path | None:
-    """Keep compiled programs in `folder`; none: in the user's cache, one folder a kind of machine.
-
-    Processes started from now on keep theirs there too. Settings of JAX's own environment variables
-    win, and where no folder can be made nothing is kept: then None comes back.
+    The default has one subfolder for each type of processor. Processes that are started afterwards
+    use the same folder. JAX's own environment variables take precedence. The result is the folder,
+    or None if those variables name another one or the folder cannot be made.
     """
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return None
-    place = folder or user_cache() / "compiled" / _machine()
+    place = folder or user_cache() / "compiled" / _processor()
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError:
         return None
-    for name, value in (EVERYTHING | {"jax_compilation_cache_dir": str(place)}).items():
+    for name, value in (CACHE_SETTINGS | {"jax_compilation_cache_dir": str(place)}).items():
         if name.upper() not in os.environ:
             os.environ[name.upper()] = str(value)
             if "jax" in sys.modules:
@@ -124,8 +151,8 @@ def remember(folder: Path | None = None) -> Path | None:
     return place
 
 
-def _machine(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """A name for the processor: a home folder may be shared by machines of several kinds."""
+def _processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return a short name of the processor: machines of several types may share a home folder."""
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     seen = [line for line in lines if line.startswith(("model name", "flags", "Features"))]
     text = "\n".join([platform.machine(), platform.processor(), *dict.fromkeys(seen)])

@@ -65,18 +65,21 @@ def test_completion_offers_commands_and_options(tmp_path: Path) -> None:
     assert done.stdout.split("\n") == ["reproduce", "--resume", ""]
 
 
-def test_ctrl_c_while_loading_leaves_no_traceback() -> None:
-    """The signal comes while the package is being imported, before any of our handlers."""
+@pytest.mark.parametrize("module", ["typer", "fedssca.cli.run", "jax"])
+def test_ctrl_c_while_loading_leaves_no_traceback(module: str) -> None:
+    """The signal comes while a module is being imported, before the run has begun."""
     code = (
         "import os, signal, sys\n"
         "class Press:\n"
         "    def find_spec(self, name, *_):\n"
-        "        if name == 'fedssca.cli.main': os.kill(os.getpid(), signal.SIGINT)\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Press())\n"
-        "import fedssca_program\n"
-        "fedssca_program.main()\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.argv[1:] = ['run', '--out', '/proc/nowhere']\n"
+        "from fedssca.cli.main import program\n"
+        "program()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 130
     assert done.stderr == "stopped before anything was done\n"
     assert done.stdout == ""

@@ -1,1 +1,1 @@
-"""The command line: one file per command."""
+"""The command line: one file per command, and what commands share (options, progress, results)."""

@@ -1,54 +1,68 @@
-"""`fedssca audit`: where a run stands, before any data moves."""
+"""`fedssca audit`: what observers of a run could learn, before any data moves."""
 
 from __future__ import annotations
 
 import json
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
+from fedssca.cli.options import (
+    Json,
+    Quiet,
+    Settings,
+    data_name,
+    new_app,
+    progress_console,
+    read_config,
+    timestamp,
+)
+from fedssca.cli.progress import ProgressLine
 from fedssca.errors import UserError
-from fedssca.run.config import parse, read
+from fedssca.system import starting_up
 
 if TYPE_CHECKING:
     from fedssca.studies.audit.report import Audit
 
-__all__ = ["audit"]
+__all__ = ["app"]
+
+app = new_app()
 
 
+@app.command(epilog="Example: fedssca audit my.toml --set algorithm.batch=32 --attack")
 def audit(
     file: Annotated[Path, typer.Argument(help="The run as TOML.")],
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a key: section.key=value.")
-    ] = None,
+    settings: Settings = None,
     attack: Annotated[
-        bool, typer.Option("--attack", help="Rebuild the first batch from what is sent.")
+        bool,
+        typer.Option("--attack", help="Try to reconstruct the first batch from the messages."),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder; default: runs/audit-<time>-<data>.")
+        Path | None,
+        typer.Option(help="The folder for the result; default: runs/audit-<time>-<data>."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no tables.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """What each observer of a run could work out about its data; nothing is trained or sent."""
-    config = parse(read(file), settings or (), source=str(file))
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    name = Path(config.data.path).stem or config.data.name
-    folder = out or Path("runs") / f"audit-{stamp}-{name}"
+    """Tell what each observer of a run could learn about its data.
+
+    The messages of the run are computed on this machine; no model is trained and nothing is sent.
+    """
+    with starting_up():
+        from fedssca.studies.audit.report import audit as examine
+        from fedssca.studies.audit.report import print_audit
+
+    config = read_config(file, settings)
+    folder = out or Path("runs") / f"audit-{timestamp()}-{data_name(config)}"
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--out {folder}: it is a file, name a folder")
-    console = Console(stderr=True, quiet=quiet or as_json)
-    from fedssca.studies.audit.report import audit as look
-    from fedssca.studies.audit.report import print_audit
-
+    console = progress_console(quiet, as_json)
     try:
-        with console.status("preparing") as status:
-            found = look(config, attack, lambda text: status.update(escape(text)))
+        with ProgressLine(console, "the audit") as line:
+            found = examine(config, attack, line.preparing)
             written = _save(folder, found)
     except KeyboardInterrupt:
         print("stopped: nothing was saved", file=sys.stderr)
@@ -61,7 +75,7 @@ def audit(
 
 
 def _save(folder: Path, found: Audit) -> list[str]:
-    """audit.json, and the picture if there was an attack."""
+    """Write audit.json, and a picture if there was an attack; return the names of the files."""
     from fedssca.studies.audit.figure import draw
 
     try:

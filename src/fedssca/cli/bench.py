@@ -1,4 +1,4 @@
-"""`fedssca bench`: one command, one run, one machine; tables, CSV, PNG and JSON."""
+"""`fedssca bench`: time measurements as tables, CSV, PNG and JSON."""
 
 from __future__ import annotations
 
@@ -11,49 +11,56 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
+from fedssca.cli.options import Json, Quiet, new_app, progress_console
+from fedssca.cli.progress import ProgressLine
 from fedssca.errors import UserError
-from fedssca.system import on_signal
+from fedssca.system import on_signal, starting_up
 
-__all__ = ["bench"]
+__all__ = ["app"]
 
+app = new_app()
 SECTIONS = ("limit", "peers", "growth")
 
 
+@app.command(epilog="Example: fedssca bench --only limit --json")
 def bench(
     only: Annotated[
-        str | None, typer.Option(help="One section only: limit, peers or growth.")
+        str | None, typer.Option(help="Measure one section only: limit, peers or growth.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for tables and figures.")] = Path("runs/bench"),
+    out: Annotated[Path, typer.Option(help="The folder for tables and figures.")] = Path(
+        "runs/bench"
+    ),
     venvs: Annotated[
-        Path | None, typer.Option(help="Environments of peers; default: the cache folder.")
+        Path | None,
+        typer.Option(
+            help="The folder for environments of other frameworks; default: the cache folder."
+        ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Short and rough.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no tables.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure briefly and roughly.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """Measure a round: against its matrix products, against other frameworks, and as it grows."""
+    """Measure the time of a round.
+
+    Section limit compares it with the matrix products that it consists of, section peers with
+    other frameworks, and section growth measures it for growing models, batches and clients.
+    """
     if only is not None and only not in SECTIONS:
         from fedssca.run.config import nearest
 
         raise UserError(f"--only {only}: {nearest(only, SECTIONS)}")
-    console = Console(stderr=True, quiet=quiet or as_json)
+    with starting_up():
+        from fedssca.studies.bench.report import print_found, save
+
+    console = progress_console(quiet, as_json)
     try:
-        with on_signal(signal.SIGTERM, _stop), console.status("preparing") as status:
-            found = measure_all(
-                (only,) if only else SECTIONS,
-                venvs,
-                quick,
-                lambda text: status.update(escape(text)),
-                lambda text: console.print(f"[yellow]note:[/] {escape(text)}", highlight=False),
-            )
+        with on_signal(signal.SIGTERM, _stop), ProgressLine(console, "the measurement") as line:
+            sections = (only,) if only else SECTIONS
+            found = measure_all(sections, venvs, quick, line.preparing, line.warn)
     except KeyboardInterrupt:
         print("stopped: nothing was saved", file=sys.stderr)
         raise typer.Exit(130) from None
-    from fedssca.studies.bench.report import print_found, save
-
     written = save(found, out)
     if as_json:
         print(json.dumps(found))
@@ -63,9 +70,9 @@ def bench(
 
 
 def measure_all(
-    sections: tuple[str, ...], venvs: Path | None, quick: bool, tick: Any, note: Any
+    sections: tuple[str, ...], venvs: Path | None, quick: bool, tick: Any, warn: Any
 ) -> dict[str, Any]:
-    """The chosen sections, one after another, as one JSON object."""
+    """Measure the chosen sections one after another; the result is one JSON object."""
     from fedssca.data import cache_folder
     from fedssca.studies.bench.costs import measure_costs
     from fedssca.studies.bench.growth import measure_growth
@@ -82,7 +89,7 @@ def measure_all(
     found["data"] = data.name
     load, processors = found["machine"]["load_before"], os.cpu_count() or 1
     if load is not None and load > processors / 4:
-        note(f"the machine is busy (load {load} on {processors} processors): take these as rough")
+        warn(f"note: the machine is busy (load {load} on {processors} processors): these are rough")
     home = (venvs or cache_folder() / "bench").expanduser().absolute()
     turns, seconds = (2, 0.03) if quick else (15, 0.2)
     if "limit" in sections:
@@ -97,12 +104,12 @@ def measure_all(
         except UserError as error:
             if sections == ("peers",):
                 raise
-            note(str(error))
+            warn(f"note: {error}")
     if "growth" in sections:
         found |= measure_growth(data, max(2, turns // 3), seconds / 2, home, quick, tick)
     return found
 
 
 def _stop(*_: object) -> None:
-    """A polite request to end (SIGTERM) cleans up as Ctrl-C does."""
+    """End after SIGTERM as after Ctrl-C: child processes are cleaned up."""
     raise KeyboardInterrupt

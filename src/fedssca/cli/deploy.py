@@ -1,33 +1,37 @@
-"""`fedssca deploy ...`: thin, like the rest of the command line."""
+"""`fedssca deploy`: train across machines."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
+from fedssca.cli.options import (
+    Json,
+    Quiet,
+    Settings,
+    new_app,
+    progress_console,
+    read_config,
+    timestamp,
+)
+from fedssca.cli.progress import ProgressLine, row_numbers
 from fedssca.deploy import require_engine
 from fedssca.errors import UserError
-from fedssca.run.config import Config, embedded_default, parse, read, render
+from fedssca.system import starting_up
+
+if TYPE_CHECKING:
+    from fedssca.run.config import Config
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Run across machines: each site keeps its data and starts one command.",
-)
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no tables.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a key: section.key=value.")
-]
+app = new_app("Train across machines: each site keeps its data and starts one command.")
 KitOption = Annotated[Path, typer.Option("--kit", help="The submitter's kit.")]
 Wait = Annotated[float, typer.Option(help="Seconds to wait for a site that is away.")]
 
@@ -51,7 +55,7 @@ def provision(
     file: Annotated[Path, typer.Argument(help="The project file.")],
     out: Annotated[Path, typer.Option(help="A new folder for the kits.")] = Path("kits"),
 ) -> None:
-    """Make one startup kit a party, with its certificate; the CA's key lies apart."""
+    """Make one startup kit per party, with its certificate; the CA's key is kept apart."""
     from fedssca.deploy.project import provision, read_project
 
     made = provision(read_project(file), out)
@@ -64,7 +68,8 @@ def provision(
 @app.command(epilog="Example: fedssca deploy server kits/server")
 def server(kit: Annotated[Path, typer.Argument(help="The server's kit.")]) -> None:
     """Run the server until Ctrl-C."""
-    from fedssca.deploy.kit import Kit
+    with starting_up():
+        from fedssca.deploy.kit import Kit
 
     own = Kit.of(kit, "server")
     _stand(own, {}, f"server at {own.address}")
@@ -75,9 +80,10 @@ def site(
     kit: Annotated[Path, typer.Argument(help="This site's kit.")],
     data: Annotated[Path, typer.Option(help="site.toml: where this site's data is.")],
 ) -> None:
-    """Run a site until Ctrl-C; its data stay here."""
-    from fedssca.deploy.kit import SITE_FILE, Kit
-    from fedssca.deploy.sheet import read_sheet, read_source
+    """Run a site until Ctrl-C; its data stay on this machine."""
+    with starting_up():
+        from fedssca.deploy.kit import SITE_FILE, Kit
+        from fedssca.deploy.sheet import read_sheet, read_source
 
     own = Kit.of(kit, "site")
     sheet = read_sheet(read_source(data), "")
@@ -96,10 +102,12 @@ def submit(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Hand in a run, follow it, and bring home its run directory."""
+    """Submit a run, follow it, and fetch its run directory."""
     require_engine()
-    from fedssca.deploy.kit import Kit
-    from fedssca.deploy.submit import Ticket, open_desk
+    with starting_up():
+        from fedssca.deploy.kit import Kit
+        from fedssca.deploy.submit import Ticket, open_desk
+        from fedssca.run.config import parse
 
     own = Kit.of(kit, "submit")
     if resume is not None:
@@ -108,8 +116,8 @@ def submit(
         ticket, folder = Ticket.read(resume), resume
         config = parse(ticket.config)
     else:
-        config = _config(file, settings)
-        folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-deploy"
+        config = read_config(file, settings)
+        folder = out or Path("runs") / f"{timestamp()}-deploy"
         ticket = _new_ticket(own.sites, config, folder)
     with open_desk(own) as desk:
         _see_through(desk, ticket, folder, config, resume is not None, wait, quiet, as_json)
@@ -124,13 +132,14 @@ def local(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Server, sites and submitter on this machine: real processes and certificates, loopback."""
+    """Run server, sites and submitter on this machine, as processes with certificates."""
     require_engine()
-    from fedssca.deploy.local import field
-    from fedssca.deploy.submit import open_desk
+    with starting_up():
+        from fedssca.deploy.local import field
+        from fedssca.deploy.submit import open_desk
 
-    config = _config(file, settings)
-    folder = out or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-deploy"
+    config = read_config(file, settings)
+    folder = out or Path("runs") / f"{timestamp()}-deploy"
     with field(config, sites, folder / "logs") as made:
         ticket = _new_ticket(made.sites, config, folder)
         with open_desk(made.kits["submit"]) as desk:
@@ -147,8 +156,9 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="A CSV to write; default: stdout.")] = None,
     wait: Wait = 600.0,
 ) -> None:
-    """Predict: rows of a file, or (no file) the new rows that parties hold together."""
-    from fedssca.deploy.predict import predict_file, write_predictions
+    """Predict the rows of a file, or without a file the new rows that the parties hold together."""
+    with starting_up():
+        from fedssca.deploy.predict import predict_file, write_predictions
 
     if file is not None:
         answer = predict_file(run, file)
@@ -168,10 +178,11 @@ def predict(
 
 @app.command(epilog="Example: fedssca deploy status --kit kits/submit")
 def status(kit: KitOption = Path("kits/submit"), as_json: Json = False) -> None:
-    """Sites that are connected, and runs that are under way."""
+    """Show which sites are connected and which runs are under way."""
     require_engine()
-    from fedssca.deploy.kit import Kit
-    from fedssca.deploy.submit import Unready, open_desk
+    with starting_up():
+        from fedssca.deploy.kit import Kit
+        from fedssca.deploy.submit import Unready, open_desk
 
     own = Kit.of(kit, "submit")
     runs: list[dict[str, Any]] = []
@@ -202,7 +213,7 @@ def logs(
     kit: Annotated[Path, typer.Argument(help="The kit of a server or site on this machine.")],
     lines: Annotated[int, typer.Option(help="How many lines from the end.", min=1)] = 30,
 ) -> None:
-    """What the process of a kit said last."""
+    """Print the last lines of the log of a kit's process."""
     from fedssca.deploy.kit import Kit
 
     own = Kit(kit)
@@ -216,10 +227,11 @@ def stop(
     job: Annotated[str | None, typer.Argument(help="One job; none: all that run.")] = None,
     kit: KitOption = Path("kits/submit"),
 ) -> None:
-    """Stop runs; each goes on later with deploy submit --resume. Sites stay connected."""
+    """Stop runs; `deploy submit --resume` continues one later. Sites stay connected."""
     require_engine()
-    from fedssca.deploy.kit import Kit
-    from fedssca.deploy.submit import open_desk
+    with starting_up():
+        from fedssca.deploy.kit import Kit
+        from fedssca.deploy.submit import open_desk
 
     with open_desk(Kit.of(kit, "submit")) as desk:
         found = [str(j["job_id"]) for j in desk.jobs() if j.get("status") == "RUNNING"]
@@ -232,14 +244,9 @@ def stop(
             _say("nothing runs")
 
 
-def _config(file: Path | None, settings: list[str] | None) -> Config:
-
-    text = read(file) if file else embedded_default()
-    return parse(text, settings or (), source=str(file or "the embedded default"))
-
-
 def _new_ticket(sites: list[str], config: Config, folder: Path) -> Any:
     from fedssca.deploy.submit import Ticket
+    from fedssca.run.config import render
     from fedssca.run.record import RunDirectory
 
     RunDirectory.check_free(folder)
@@ -260,28 +267,30 @@ def _see_through(
     as_json: bool,
 ) -> None:
     """Follow a run to its end; Ctrl-C leaves a run that can be resumed."""
-    from fedssca.cli.main import draw
-    from fedssca.deploy.screen import watching
-    from fedssca.deploy.submit import follow
+    from fedssca.cli.results import draw_run_curves, print_results
+    from fedssca.deploy.submit import Follower, follow
 
-    console = Console(stderr=True, quiet=quiet or as_json)
+    console = progress_console(quiet, as_json)
     try:
-        with watching(console, folder.name, config.algorithm.rounds, len(ticket.sites)) as tell:
-            result = follow(desk, ticket, folder, resume, tell, wait)
+        with ProgressLine(console, folder.name, config.algorithm.rounds - 1) as line:
+
+            def show(row: dict[str, Any], live: Sequence[str]) -> None:
+                sites = f"{len(live)}/{len(ticket.sites)} sites"
+                line.update(row["round"], row_numbers(row, sites))
+
+            result = follow(desk, ticket, folder, resume, Follower(show, line.warn), wait)
     except KeyboardInterrupt:
         print(f"stopped; continue: fedssca deploy submit --resume {folder}", file=sys.stderr)
         raise typer.Exit(130) from None
-    draw({folder: config})
+    draw_run_curves({folder: config})
     if as_json:
         print(json.dumps(result))
     elif not quiet:
-        from fedssca.cli.results import print_results
-
         print_results({folder: result})
 
 
 def _stand(kit: Any, environment: dict[str, str], what: str) -> None:
-    """A party's process in the foreground; it ends with this command."""
+    """Run the process of a party; it ends with this command."""
     from fedssca.deploy.kit import running
 
     process = kit.start(environment)

@@ -1,4 +1,4 @@
-"""`fedssca export`: the rows of runs that are there already, for TensorBoard and MLflow."""
+"""`fedssca export`: the rows of existing runs for TensorBoard and MLflow."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ from typing import Annotated
 
 import typer
 
+from fedssca.cli.options import Json, MLflow, Quiet, TensorBoard, new_app
 from fedssca.errors import UserError
-from fedssca.run.export import Places, export_run
+from fedssca.system import starting_up
 
-__all__ = ["MLflow", "TensorBoard", "export"]
+__all__ = ["app"]
 
-TensorBoard = Annotated[
-    Path | None, typer.Option("--tensorboard", help="A folder for TensorBoard's event files.")
-]
-MLflow = Annotated[
-    str | None, typer.Option("--mlflow", help="MLflow's tracking URI, e.g. sqlite:///mlflow.db")
-]
+app = new_app()
 
 
+@app.command(epilog="Example: fedssca export runs/first --tensorboard board")
 def export(
     runs: Annotated[list[Path], typer.Argument(help="Run directories, complete or not.")],
     tensorboard: TensorBoard = None,
     mlflow: MLflow = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """Give the rows of runs to TensorBoard or MLflow; `run` can do so while it trains."""
+    """Give the rows of runs to TensorBoard or MLflow.
+
+    `fedssca run` has the same options and does this while it trains.
+    """
+    with starting_up():
+        from fedssca.run.export import Places, export_run
+
     places = Places(tensorboard, mlflow)
     if not any(places):
         raise UserError("export where to? add --tensorboard DIR or --mlflow URI")

@@ -1,4 +1,4 @@
-"""`fedssca psi`: the rows that all parties have, in one order, without showing the others."""
+"""`fedssca psi`: the rows that all parties have, in one order (private set intersection)."""
 
 from __future__ import annotations
 
@@ -6,57 +6,66 @@ import csv
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from fedssca.cli.options import Json, Quiet, new_app, progress_console
+from fedssca.cli.progress import ProgressLine
 from fedssca.errors import UserError
+from fedssca.system import starting_up
 
 if TYPE_CHECKING:
     from fedssca.data.ids import Named
-    from fedssca.privacy.psi.protocol import Tick
 
-__all__ = ["psi"]
+__all__ = ["app"]
+
+app = new_app()
 
 PAUSE = 0.5
-"""Seconds between two looks into the folder."""
+"""Seconds between two looks into the shared folder."""
 
 
+@app.command(epilog="Example: fedssca psi clinic.csv lab.csv --id patient --out aligned")
 def psi(
-    files: Annotated[list[Path], typer.Argument(help="Tables (CSV, Parquet, NPZ): one a party.")],
+    files: Annotated[list[Path], typer.Argument(help="Tables (CSV, Parquet, NPZ), one per party.")],
     ids: Annotated[
         list[str] | None,
         typer.Option(
-            "--id", help="The column with the ids (NPZ: array); one for all, or one each."
+            "--id",
+            help="The column with the ids (in NPZ: the array); one for all files or one per file.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the aligned tables.")] = Path("aligned"),
+    out: Annotated[Path, typer.Option(help="The folder for the aligned tables.")] = Path("aligned"),
     meet: Annotated[
         Path | None,
-        typer.Option(help="A folder that the parties share: this is one of them, with one file."),
+        typer.Option(
+            help="A folder that the parties share; this command is one party, with one file."
+        ),
     ] = None,
     me: Annotated[str, typer.Option(help="With --meet: the name of this party.")] = "",
     others: Annotated[
-        str, typer.Option("--with", help="With --meet: the other parties, with commas between.")
+        str, typer.Option("--with", help="With --meet: the other parties, separated by commas.")
     ] = "",
     wait: Annotated[
-        float, typer.Option(help="With --meet: seconds to wait for the others; 0: one step.")
+        float,
+        typer.Option(help="With --meet: seconds to wait for the others; 0 does one step only."),
     ] = 3600.0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no lines.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """Find the rows that all parties have; write each table with these only, in the same order.
+    """Find the rows that all parties have, without showing the other rows.
 
-    Several files: all parties at once, here, as a try or a test. With --meet: one party's side;
-    every party runs it with its own file, and .psi files in the shared folder pass between them.
-    The same command again goes on where it stopped. No party sees an id that it does not have.
+    Each table is written again with the common rows only, all tables in the same order. Several
+    files are all parties in one process, as a trial. With --meet every party runs the command with
+    its own file, and .psi files pass between the parties in the shared folder; the same command
+    continues where it stopped. No party sees an id that it does not have.
     """
-    from fedssca.data.ids import open_named
+    with starting_up():
+        from fedssca.data.ids import open_named
 
     if meet is not None and len(files) != 1:
         raise UserError("--meet takes one file: each party runs the command with its own")
@@ -70,21 +79,23 @@ def psi(
     columns = names * len(files) if len(names) == 1 else names
     targets = _targets(files, out)
     tables = [open_named(path, column) for path, column in zip(files, columns, strict=True)]
-    console = Console(stderr=True, quiet=quiet or as_json)
+    console = progress_console(quiet, as_json)
     begun = time.perf_counter()
     if meet is None:
-        said = _here(dict(zip(map(str, files), tables, strict=True)), targets, console)
+        outcome = _all_parties(dict(zip(map(str, files), tables, strict=True)), targets, console)
     else:
-        said = _side(tables[0], targets[0], meet, me, others, wait, console)
-    said["seconds"] = round(time.perf_counter() - begun, 3)
+        outcome = _one_party(tables[0], targets[0], meet, me, others, wait, console)
+    outcome["seconds"] = round(time.perf_counter() - begun, 3)
     if as_json:
-        print(json.dumps(said))
+        print(json.dumps(outcome))
     elif not quiet:
-        print(_in_words(said))
+        print(_in_words(outcome))
 
 
-def _here(tables: Mapping[str, Named], targets: Sequence[Path], console: Console) -> dict[str, Any]:
-    """All parties in this process."""
+def _all_parties(
+    tables: Mapping[str, Named], targets: Sequence[Path], console: Console
+) -> dict[str, Any]:
+    """Align the tables of all parties in this process."""
     from fedssca.data.ids import form_of, misfit
     from fedssca.privacy.psi.protocol import apart, intersect, multiplications, together
 
@@ -93,8 +104,8 @@ def _here(tables: Mapping[str, Named], targets: Sequence[Path], console: Console
     if line := misfit(forms):
         raise UserError(line)
     try:
-        with _bar(console, "aligning", multiplications([len(ids) for ids in sets])) as tick:
-            found = intersect(sets, tick)
+        with _bar(console, "aligning", multiplications([len(ids) for ids in sets])) as bar:
+            found = intersect(sets, bar.advance)
     except KeyboardInterrupt:
         print("stopped: nothing was written", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -108,10 +119,10 @@ def _here(tables: Mapping[str, Named], targets: Sequence[Path], console: Console
     return {"state": "done", "common": len(found[0]), "parties": parties}
 
 
-def _side(
+def _one_party(
     table: Named, target: Path, folder: Path, me: str, others: str, wait: float, console: Console
 ) -> dict[str, Any]:
-    """One party's side, by files in a folder."""
+    """Do the work of one party, by files in a shared folder."""
     from fedssca.data.ids import form_of
     from fedssca.privacy.psi.folder import Meeting
     from fedssca.privacy.psi.protocol import apart, together
@@ -126,7 +137,8 @@ def _side(
         while missing := _step(meeting, console):
             if wait <= 0:
                 return {"state": "waiting", "missing": missing, "folder": str(folder)}
-            with _status(console, f"waiting for {', '.join(missing)} in {folder}"):
+            with _bar(console, "files") as line:
+                line.preparing(f"waiting for {', '.join(missing)} in {folder}")
                 come = meeting.wait(missing, until, PAUSE)
             if not come:
                 raise UserError(
@@ -151,8 +163,8 @@ def _side(
 
 
 def _step(meeting: Any, console: Console) -> list[str]:
-    with _bar(console, "multiplying", None) as tick:
-        return meeting.proceed(tick)
+    with _bar(console, "multiplying") as line:
+        return meeting.proceed(line.advance)
 
 
 def _all(table: Named) -> list[str]:
@@ -205,35 +217,19 @@ def _written(table: Named, rows: Mapping[str, Any], target: Path) -> dict[str, A
     return {"rows": total, "left_out": total - kept, **files}
 
 
-def _in_words(said: Mapping[str, Any]) -> str:
-    if said["state"] == "waiting":
+def _in_words(outcome: Mapping[str, Any]) -> str:
+    if outcome["state"] == "waiting":
         return (
-            f"waiting for {', '.join(said['missing'])}: bring the .psi files of all parties "
-            f"together in {said['folder']} and run the same command again"
+            f"waiting for {', '.join(outcome['missing'])}: bring the .psi files of all parties "
+            f"together in {outcome['folder']} and run the same command again"
         )
-    lines = [f"{said['common']} rows are common to all"]
-    for name, party in said["parties"].items():
+    lines = [f"{outcome['common']} rows are common to all"]
+    for name, party in outcome["parties"].items():
         lines.append(f"{name}: {party['left_out']} of {party['rows']} left out; {party['file']}")
-    if "code" in said:
-        lines.append(f"check code {said['code']}: all parties must read the same one")
+    if "code" in outcome:
+        lines.append(f"check code {outcome['code']}: all parties must read the same one")
     return "\n".join(lines)
 
 
-def _status(console: Console, what: str) -> AbstractContextManager[Any]:
-    return console.status(what) if console.is_terminal else nullcontext()
-
-
-@contextmanager
-def _bar(console: Console, what: str, total: int | None) -> Iterator[Tick]:
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    task = bar.add_task(what, total=total)
-    with bar:
-        yield lambda count: bar.update(task, advance=count)
+def _bar(console: Console, name: str, total: int | None = None) -> ProgressLine:
+    return ProgressLine(console, name, total, transient=True)

@@ -1,4 +1,4 @@
-"""`fedssca report`: thin, like the rest of the command line."""
+"""`fedssca report`: one HTML file about runs."""
 
 from __future__ import annotations
 
@@ -7,24 +7,32 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from fedssca.cli.options import Json, Quiet, new_app, progress_console
 from fedssca.errors import UserError
+from fedssca.system import starting_up
 
-__all__ = ["report"]
+__all__ = ["app"]
+
+app = new_app()
 
 
+@app.command(epilog="Example: fedssca report runs/first runs/second -o report.html")
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run directories, finished or not.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path(
         "report.html"
     ),
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """Write one HTML file about runs: curves, limits, settings; it opens anywhere, offline."""
-    from fedssca.report.page import report_page
-    from fedssca.run.record import RunDirectory
+    """Write one HTML file about runs that opens in any browser, offline.
+
+    It shows curves, limits and settings of each run, and compares them.
+    """
+    with starting_up():
+        from fedssca.report.page import report_page
+        from fedssca.run.record import RunDirectory
 
     for path in runs:
         RunDirectory.open(path)
@@ -39,4 +47,5 @@ def report(
         print(json.dumps({"report": str(out), "runs": [str(path) for path in chosen]}))
     elif not quiet:
         what = f"{len(chosen)} runs" if len(chosen) > 1 else "1 run"
-        Console(stderr=True).print(f"{out}: {what}; open it in a browser", highlight=False)
+        console = progress_console(quiet, as_json)
+        console.print(f"{out}: {what}; open it in a browser", highlight=False)

@@ -1,4 +1,4 @@
-"""`fedssca reproduce` on the command line."""
+"""`fedssca reproduce`: the figures of the paper."""
 
 from __future__ import annotations
 
@@ -8,48 +8,62 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from fedssca.cli.options import Json, Quiet, new_app, progress_console
 from fedssca.errors import UserError
+from fedssca.system import starting_up
 
-__all__ = ["reproduce"]
+__all__ = ["app"]
+
+app = new_app()
 
 
+@app.command(epilog="Example: fedssca reproduce fig1a fig1b --runs 10")
 def reproduce(
     names: Annotated[
-        list[str], typer.Argument(help="fig1a, ..., fig4b, identity, all; or your own TOML.")
+        list[str],
+        typer.Argument(help="fig1a, ..., fig4b, identity, all; or a TOML file of your own."),
     ],
-    runs: Annotated[int, typer.Option(help="Runs of every curve: seeds 0, 1, ...")] = 10,
+    runs: Annotated[
+        int, typer.Option(help="The number of runs of each curve, with the seeds 0, 1, ...")
+    ] = 10,
     tuned: Annotated[
         bool,
-        typer.Option("--tuned", help="Also tune every method alike, and judge speed by that."),
+        typer.Option(
+            "--tuned", help="Also tune all methods with the same budget and compare their speed."
+        ),
     ] = False,
-    trials: Annotated[int, typer.Option(help="Trials of each method, with --tuned.")] = 20,
+    trials: Annotated[
+        int, typer.Option(help="With --tuned: the number of trials of each method.")
+    ] = 20,
     jobs: Annotated[
-        int | None, typer.Option(help="Processes at work; default: one for every core, up to 8.")
+        int | None, typer.Option(help="The number of processes; default: one per core, at most 8.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Insist that there are finished runs to go on from.")
+        bool, typer.Option("--resume", help="Fail unless there are finished runs to continue from.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the figures.")] = Path("runs/reproduce"),
+    out: Annotated[Path, typer.Option(help="The folder for the figures.")] = Path("runs/reproduce"),
     cache: Annotated[
-        Path | None, typer.Option(help="Folder for finished runs; default: OUT/cache.")
+        Path | None, typer.Option(help="The folder for finished runs; default: OUT/cache.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder with the MNIST files; default: where `data get` is.")
+        Path | None,
+        typer.Option(help="The folder with the MNIST files; default: where `data get` puts them."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no tables.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on stdout.")
-    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
-    """Draw the paper's figures again and tell which of its statements hold."""
-    from fedssca.studies.reproduce.pages import print_verdicts
-    from fedssca.studies.reproduce.session import reproduce_into
+    """Draw the figures of the paper again and check its statements.
+
+    The same command continues a study that was stopped: finished runs are kept.
+    """
+    with starting_up():
+        from fedssca.studies.reproduce.pages import print_verdicts
+        from fedssca.studies.reproduce.session import reproduce_into
 
     if tuned and trials < 1:
         raise UserError(f"--trials {trials}: it must be at least 1")
-    console = Console(stderr=True, quiet=quiet or as_json)
+    console = progress_console(quiet, as_json)
     try:
         panels = reproduce_into(
             out,

@@ -1,27 +1,31 @@
-"""The final numbers of runs as tables on the screen."""
+"""What commands show of finished runs: tables on the screen, and the curves as a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedssca.run.curves import short_names
+from fedssca.run.curves import draw_curves, short_names
+from fedssca.run.record import RunDirectory
 
-__all__ = ["certificate_table", "print_results"]
+if TYPE_CHECKING:
+    from fedssca.run.config import Config
+
+__all__ = ["certificate_table", "draw_run_curves", "print_results"]
 
 Row = dict[str, Any]
 MOST = 12
-"""Constraints shown on screen."""
+"""The number of constraints that are shown on the screen."""
 
 
 def print_results(results: Mapping[Path, Row]) -> None:
-    """The final numbers of one or more runs, in 80 columns, and where the runs are."""
+    """Print the final numbers of runs in 80 columns, and where the runs are."""
     names = [escape(name) for name in short_names(results)]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("run", overflow="fold")
@@ -52,7 +56,7 @@ def print_results(results: Mapping[Path, Row]) -> None:
 
 
 def certificate_table(name: str, certificate: Row) -> Table:
-    """Every limit with its value, margin, price and, for rates, the value on held-out rows."""
+    """Return every limit with value, margin, multiplier and, for rates, the value on test rows."""
     verdict = "[green]all limits kept[/]" if certificate["feasible"] else "[red]limits broken[/]"
     title = f"{name}: {verdict} on the full training data"
     table = Table(
@@ -78,3 +82,14 @@ def certificate_table(name: str, certificate: Row) -> Table:
     )
     table.caption_justify = "left"
     return table
+
+
+def draw_run_curves(plan: dict[Path, Config]) -> None:
+    """Draw curves.png of all runs of the plan in the folder of the first one."""
+    first, config = next(iter(plan.items()))
+    limits = [entry.limit for entry in config.problem.constraint if entry.kind == "loss"]
+    rows = {path: RunDirectory.open(path).rows() for path in plan}
+    results = {path: RunDirectory.open(path).result() for path in plan}
+    RunDirectory.open(first).write(
+        "curves.png", lambda file: draw_curves(rows, limits, file, results)
+    )

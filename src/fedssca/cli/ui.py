@@ -1,4 +1,4 @@
-"""`fedssca ui`: thin, like the rest of the command line."""
+"""`fedssca ui`: the page about runs on this machine."""
 
 from __future__ import annotations
 
@@ -13,21 +13,28 @@ from typing import Annotated
 
 import typer
 
+from fedssca.cli.options import Json, new_app
 from fedssca.errors import UserError
-from fedssca.system import free_port
+from fedssca.system import free_port, starting_up
 
-__all__ = ["ui"]
+__all__ = ["app"]
+
+app = new_app()
 
 
+@app.command(epilog="Example: fedssca ui --dir runs --port 8765")
 def ui(
     folder: Annotated[Path, typer.Option("--dir", help="The folder of runs.")] = Path("runs"),
-    port: Annotated[int, typer.Option(help="Port on this machine; 0: any.", max=65535)] = 8765,
+    port: Annotated[
+        int, typer.Option(help="The port on this machine; 0 takes any that is free.", max=65535)
+    ] = 8765,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Watch, compare, start, stop and resume runs in a page on this machine."""
     try:
-        from fedssca.report.live.server import serve
+        with starting_up():
+            from fedssca.report.live.server import serve
     except ModuleNotFoundError as error:
         raise UserError(f"the page needs {error.name}: pip install 'fedssca[ui]'") from error
 
@@ -38,7 +45,7 @@ def ui(
         print(json.dumps({"url": address}) if as_json else address, flush=True)
         if browser:
             threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
-        with suppress(KeyboardInterrupt):  # the way to end it; runs that it started go on
+        with suppress(KeyboardInterrupt):  # Ctrl-C ends the page; the runs that it started go on
             serve(folder, token, listening)
 
 
@@ -56,7 +63,7 @@ def _folder(folder: Path) -> Path:
 
 
 def _bound(port: int) -> socket.socket:
-    """A socket of this machine only; a port that is taken is one line with one that is free."""
+    """Listen on a port of this machine only; if it is taken, name one that is free."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,0 +1,121 @@
+"""The progress line of all commands: what is being prepared, then a bar with numbers."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+__all__ = ["ProgressLine", "row_numbers"]
+
+LONGEST_NAME = 20
+STEADY = 900.0
+"""Seconds over which the time left is estimated where the steps are unequal."""
+
+
+class ProgressLine:
+    """One line on stderr while a command works; use it as a context manager.
+
+    Before the first `update` it shows what is being prepared, afterwards a bar. Notes wait for the
+    first `update`, so that bad input is answered with one line only; a note that is in `shown` is
+    not shown again. With `percent` the bar shows a percentage in place of a count, and a
+    `transient` bar vanishes when it is complete.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        name: str,
+        total: float | None = None,
+        *,
+        percent: bool = False,
+        transient: bool = False,
+        shown: set[str] | None = None,
+    ) -> None:
+        self._console = console
+        self._waiting: list[str] = []
+        self._shown = set() if shown is None else shown
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=12),
+            TextColumn("{task.percentage:>3.0f} %") if percent else MofNCompleteColumn(),
+            TextColumn("{task.fields[numbers]}", markup=False),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            speed_estimate_period=STEADY if percent else 30.0,
+            transient=transient,
+            disable=transient and not console.is_terminal,
+        )
+        self._task = self._bar.add_task(_short(name), total=total, numbers="")
+        self._status = console.status(f"preparing {escape(_short(name))}")
+
+    def __enter__(self) -> ProgressLine:
+        if not self._bar.disable:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the terminal as it was."""
+        self._status.stop()
+        if self._bar.live.is_started:
+            self._bar.stop()
+
+    def preparing(self, text: str) -> None:
+        """Say what is being prepared; the bar is not there yet."""
+        self._status.update(escape(text))
+
+    def update(self, done: float, numbers: str = "", **changes: Any) -> None:
+        """Show the bar at `done`; `changes` are other fields of the bar (description, total)."""
+        self._start_bar()
+        self._bar.update(self._task, completed=done, numbers=numbers, **changes)
+
+    def advance(self, steps: float) -> None:
+        """Show the bar `steps` further on."""
+        self._start_bar()
+        self._bar.update(self._task, advance=steps)
+
+    def note(self, text: str) -> None:
+        """Print a note above the bar, as soon as the bar is there."""
+        if self._bar.live.is_started:
+            self._print_note(text)
+        else:
+            self._waiting.append(text)
+
+    def warn(self, text: str) -> None:
+        """Print a line above the bar at once."""
+        self._console.print(f"[yellow]{escape(text)}[/]", highlight=False)
+
+    def _start_bar(self) -> None:
+        if not self._bar.live.is_started:
+            self._status.stop()
+            for text in self._waiting:
+                self._print_note(text)
+            self._waiting.clear()
+            self._bar.start()
+
+    def _print_note(self, text: str) -> None:
+        if text not in self._shown:
+            self._shown.add(text)
+            self._console.print(f"[yellow]note:[/] {escape(text)}", highlight=False)
+
+
+def row_numbers(row: dict[str, Any], more: str = "") -> str:
+    """Return objective, constraint values, epsilon, `more` and rounds per second, in few words."""
+    values = "".join(f" {value:+.3f}" for value in row["constraints"][:2])
+    numbers = [f"F_0 {row['objective']:.4g}", f"F_m{values}" if values else ""]
+    numbers += [f"ε {row['epsilon']:.3g}" if "epsilon" in row else "", more]
+    speed = row["round"] / row["seconds"] if row["seconds"] > 0 else 0.0
+    numbers.append(f"{speed:.{0 if speed >= 10 else 1}f} rounds/s")
+    return "  ".join(filter(None, numbers))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else "…" + name[-LONGEST_NAME + 1 :]

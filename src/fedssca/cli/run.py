@@ -1,0 +1,135 @@
+"""`fedssca run`: train as a TOML file says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fedssca.cli.options import (
+    Json,
+    MLflow,
+    Quiet,
+    Settings,
+    TensorBoard,
+    data_name,
+    new_app,
+    progress_console,
+    read_config,
+    timestamp,
+)
+from fedssca.cli.progress import ProgressLine, row_numbers
+from fedssca.errors import UserError
+from fedssca.system import starting_up
+
+if TYPE_CHECKING:
+    from fedssca.run.config import Config
+    from fedssca.run.export import Places
+
+__all__ = ["app"]
+
+app = new_app()
+
+
+@app.command(epilog="Example: fedssca run my.toml --set algorithm.rounds=1000 --out runs/first")
+def run(
+    file: Annotated[
+        Path | None, typer.Argument(help="The run as TOML; default: the embedded example.")
+    ] = None,
+    settings: Settings = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run directory; default: runs/<time>-<data>.")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue the run in this directory.")] = None,
+    twin: Annotated[
+        bool, typer.Option("--twin", help="Also run the same problem without its constraints.")
+    ] = False,
+    tensorboard: TensorBoard = None,
+    mlflow: MLflow = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Train a model as a TOML file says.
+
+    Without a file the embedded example is trained: the digits data, divided among ten clients.
+    """
+    with starting_up():
+        from fedssca.cli.results import draw_run_curves, print_results
+        from fedssca.run.execute import load_config
+        from fedssca.run.export import Places
+        from fedssca.run.record import RunDirectory
+
+    if resume is not None:
+        if file or settings or out:
+            raise UserError("--resume takes the run as it is: leave out the file, --set and --out")
+        folder, config = resume, load_config(resume)
+    else:
+        config = read_config(file, settings)
+        folder = out or Path("runs") / f"{timestamp()}-{data_name(config)}"
+    plan = {folder: config}
+    if twin:
+        plan[folder.with_name(folder.name + "-unconstrained")] = without_constraints(config)
+    continued = {path: resume is not None and (path / "config.toml").exists() for path in plan}
+    complete = all(continued[path] and (path / "result.json").exists() for path in plan)
+    for path in plan:
+        if not continued[path]:
+            RunDirectory.check_free(path)
+    places = Places(tensorboard, mlflow)
+    places.check()
+    console, shown = progress_console(quiet, as_json), set[str]()
+    try:
+        results = {
+            path: _train(path, each, continued[path], places, console, shown)
+            for path, each in plan.items()
+        }
+    except KeyboardInterrupt:
+        if (folder / "config.toml").exists():
+            more = " --twin" if twin else ""
+            print(f"stopped; continue with: fedssca run --resume {folder}{more}", file=sys.stderr)
+        else:
+            print("stopped before the first round: nothing was saved", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if not complete or not (folder / "curves.png").exists():
+        draw_run_curves(plan)
+    if as_json:
+        first, *others = results.values()
+        print(json.dumps(first | ({"twin": others[0]} if others else {})))
+    elif not quiet:
+        print_results(results)
+
+
+def without_constraints(config: Config) -> Config:
+    """Return the same run with the loss as its objective and no constraints."""
+    problem = dataclasses.replace(config.problem, objective="loss", constraint=[])
+    algorithm = config.algorithm
+    if algorithm.probes:  # step sizes that were calibrated for the constraints do not fit
+        algorithm = dataclasses.replace(algorithm, tau=None, opening=None, probes=0)
+    return dataclasses.replace(config, problem=problem, algorithm=algorithm)
+
+
+def _train(
+    folder: Path, config: Config, resume: bool, places: Places, console: Console, shown: set[str]
+) -> dict[str, Any]:
+    """Carry out one run with a progress line; warnings become notes."""
+    from fedssca.run.execute import execute
+    from fedssca.run.export import exporting
+
+    with (
+        ProgressLine(console, folder.name, config.algorithm.rounds - 1, shown=shown) as line,
+        warnings.catch_warnings(),
+        exporting(folder, places) as export,
+    ):
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *_, **__: line.note(str(message))
+
+        def show(row: dict[str, Any]) -> None:
+            export(row)
+            line.update(row["round"], row_numbers(row))
+
+        return execute(config, folder, resume=resume, on_row=show)
