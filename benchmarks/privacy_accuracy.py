@@ -79,7 +79,7 @@ def one(name: str, config: Config, dataset: Any) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         job = build(config, dataset, engine=Fused)
         last = train(job, runtime=Fused)
-    noise = job.algorithm.noise
+    noise = job.noise
     return {
         "series": name,
         "target": f"{config.privacy.epsilon:g}",

@@ -33,7 +33,7 @@ _MODULE_OF = {
     "UserError": "fedssca.errors",
     "Vertical": "fedssca.problem.problem",
     "augmented_lagrangian": "fedssca.methods.rivals",
-    "auto": "fedssca.run.automatic",
+    "auto": "fedssca.run.build.calibrate",
     "by_feature": "fedssca.data.split",
     "by_sample": "fedssca.data.split",
     "calibrate": "fedssca.methods.calibrate",
@@ -154,7 +154,7 @@ if TYPE_CHECKING:
     from fedssca.problem.torch import load_into as load_into
     from fedssca.rounds.fused import Fused as Fused
     from fedssca.rounds.in_process import Local as Local
-    from fedssca.run.automatic import auto as auto
+    from fedssca.run.build.calibrate import auto as auto
     from fedssca.run.estimators import FederatedClassifier as FederatedClassifier
     from fedssca.run.seeds import train_together as train_together
     from fedssca.run.simulate import Result as Result

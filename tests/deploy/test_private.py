@@ -10,7 +10,7 @@ import pytest
 from fedssca.deploy.crew import Away
 from fedssca.deploy.stages import stage
 from fedssca.errors import UserError
-from fedssca.privacy.noise.gaussian import Secret
+from fedssca.privacy.noise.gaussian import SecretNoise
 from fedssca.rounds.client import for_party
 from fedssca.rounds.codec import decode
 from fedssca.run.build import build
@@ -87,7 +87,7 @@ def test_parties_with_columns_hide_their_blocks(tmp_path: Path) -> None:
 def test_rows_that_were_not_counted_are_refused() -> None:
     job = build(parse(BASE, [*COLUMNS, "data.clients=2"]))
     part = {name: np.asarray(column) for name, column in job.clients.client(0).items()}
-    site = stage("train", job, 0, part, {}, {}, Secret())
+    site = stage("train", job, 0, part, {}, {}, SecretNoise())
     split = job.problem.vertical
     assert split is not None
     asked = for_party(split, 0, job.algorithm.request(job.algorithm.init(job.problem.start)), None)

@@ -22,7 +22,7 @@ from fedssca.problem.constraints import loss_at_most
 from fedssca.problem.custom import custom_problem, vertical_problem
 from fedssca.problem.models import classifier, mlp
 from fedssca.problem.problem import Problem
-from fedssca.run.automatic import auto
+from fedssca.run.build.calibrate import auto
 from fedssca.run.simulate import simulate
 
 pytestmark = pytest.mark.usefixtures("float64")

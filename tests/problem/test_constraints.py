@@ -21,7 +21,7 @@ from fedssca.problem.models import classifier, linear, mlp
 from fedssca.rounds.client import RowClient
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
-from fedssca.run.automatic import auto
+from fedssca.run.build.calibrate import auto
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -31,7 +31,7 @@ from fedssca.problem.problem import Problem
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
 from fedssca.run.config import parse
-from fedssca.run.privacy import simulated
+from fedssca.run.privacy import simulated_sums
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -195,7 +195,7 @@ def test_hidden_sums_change_nothing(hidden: str, method: str, split: str) -> Non
     pytest.importorskip("cryptography")
     pytest.importorskip("tenseal")
     p, algorithm = setting(method, split)
-    sums = simulated(parse(f"[privacy]\n{hidden} = true"), SPLITS[split].count)
+    sums = simulated_sums(parse(f"[privacy]\n{hidden} = true"), SPLITS[split].count)
     runtime = Local(p, SPLITS[split], algorithm, SEED, sums=sums)
     state = runtime.advance(algorithm.init(p.start), ROUNDS // 2)
     plain = fused(method, split).fused.advance(algorithm.init(p.start), ROUNDS // 2)

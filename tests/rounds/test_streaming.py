@@ -22,7 +22,7 @@ from fedssca.rounds import streaming
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
 from fedssca.rounds.streaming import Ended, Streaming
-from fedssca.run.automatic import auto
+from fedssca.run.build.calibrate import auto
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -14,7 +14,7 @@ from fedssca.rounds import aggregate
 from fedssca.rounds.in_process import Local
 from fedssca.run.build import build, engine_of
 from fedssca.run.config import parse, render
-from fedssca.run.privacy import simulated, wire_of
+from fedssca.run.privacy import simulated_sums, wire_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")
 BASE = """
@@ -124,7 +124,7 @@ def test_the_runtime_lets_out_what_the_clients_half_returns_and_nothing_else() -
             return self._adder.gather(told, asked, like)
 
     job = build(parse(BASE, ["run.precision=float32"]))
-    halves = simulated(config, 3)
+    halves = simulated_sums(config, 3)
     sums = aggregate.Sums(
         lambda number: Watched(halves.client(number)), lambda: Watching(halves.server())
     )

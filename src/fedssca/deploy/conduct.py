@@ -140,19 +140,18 @@ class Conductor:
         introduce(crew, first, SETTING_UP)
         sums = SiteSums(crew, config, self._order.run, sum(census.sizes))
 
-        def probing(problem: Any, clients: Any, algorithm: Algorithm, seed: int) -> Runtime:
-            del problem, clients, seed
+        def probing(problem: Any, clients: Any, algorithm: Algorithm, *_: Any) -> Runtime:
+            del problem, clients
             return Deployed(crew, "probe", first, algorithm, sums=sums)
 
         job = build(config, *blank(census, config), engine=probing)
         if job.config != config:
             self._prepare(job.config, census)
-        if (noise := job.algorithm.noise) is not None:
-            counted = noise._replace(ledger=noise.ledger.also(again))
-            job = job._replace(algorithm=job.algorithm._replace(noise=counted))
+        if (noise := job.noise) is not None and noise.ledger is not None:
+            job = job._replace(noise=noise._replace(ledger=noise.ledger.also(again)))
 
-        def training(problem: Any, clients: Any, algorithm: Algorithm, seed: int) -> Runtime:
-            del problem, clients, seed
+        def training(problem: Any, clients: Any, algorithm: Algorithm, *_: Any) -> Runtime:
+            del problem, clients
             return Deployed(crew, "train", job, algorithm, self._note_costs, sums)
 
         def seen(row: dict[str, Any]) -> None:

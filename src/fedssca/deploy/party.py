@@ -28,7 +28,7 @@ from fedssca.deploy.sheet import Sheet, read_sheet
 from fedssca.deploy.stages import PASSED, STAGES, Stage, blind, phases_of, shapes_of, stage
 from fedssca.deploy.sums import SUM, SiteHalf, plain_part
 from fedssca.errors import UserError
-from fedssca.privacy.noise.gaussian import Secret
+from fedssca.privacy.noise.gaussian import SecretNoise
 from fedssca.rounds.client import SERVER
 from fedssca.rounds.codec import (
     Letter,
@@ -77,7 +77,7 @@ class Party:
         self._parts: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] | None = None
         self._new: dict[str, np.ndarray] = {}
         self._early: dict[tuple[str, int], dict[int, np.ndarray]] = {}
-        self._veil = Secret()
+        self._veil = SecretNoise()
         self._lock, self._mail = threading.Lock(), threading.Lock()
 
     def handle(self, data: Any, post: Post) -> bytes:

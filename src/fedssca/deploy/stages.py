@@ -28,13 +28,13 @@ from fedssca.evaluate.evaluator import CHUNK, added, everything, full_passes, he
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.methods.calibrate import probe
 from fedssca.methods.surrogate import gradients
-from fedssca.privacy.noise.gaussian import Secret
+from fedssca.privacy.noise.gaussian import MessageNoise, SecretNoise
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 from fedssca.rounds.client import SERVER, ColumnClient, Outgoing, RowClient
 from fedssca.rounds.exchange import Exchange, Pairwise
 from fedssca.rounds.roles import Roles, evaluation_roles, roles_of
 from fedssca.rounds.shapes import round_shapes
-from fedssca.run.build import Job, as_asked
+from fedssca.run.build import Job, probing
 from fedssca.run.privacy import hides_columns
 
 __all__ = [
@@ -97,10 +97,17 @@ def slopes(problem: Problem, rows: int) -> Algorithm:
 
 def algorithm_of(name: str, job: Job) -> Algorithm:
     """The method whose messages a stage sends."""
+    return _method_of(name, job)[0]
+
+
+def _method_of(name: str, job: Job) -> tuple[Algorithm, MessageNoise | None]:
+    """The method whose messages a stage sends, and their noise."""
     if name == "probe":
-        probing = probe(job.problem, job.algorithm.batch)
-        return as_asked(job.config, job.problem, job.clients, probing)
-    return slopes(job.problem, min(CHUNK, job.clients.total)) if name == "slope" else job.algorithm
+        first = probe(job.problem, job.algorithm.batch)
+        return probing(job.config, job.problem, job.clients, first)
+    if name == "slope":
+        return slopes(job.problem, min(CHUNK, job.clients.total)), None
+    return job.algorithm, job.noise
 
 
 def stage_roles(name: str, clients: Rows | Columns) -> Roles:
@@ -184,7 +191,7 @@ def stage(
     train: Part,
     test: Part,
     new: Part,
-    veil: Secret,
+    veil: SecretNoise,
     exchange: Exchange | None = None,
 ) -> Stage:
     """The object that answers at site `number`; `new` rows are for predictions.
@@ -196,18 +203,22 @@ def stage(
     if isinstance(clients, Rows):
         if name in ("measure", "slope"):
             return Stage(_row_sums(name, problem, number, train, test), _nobody)
-        algorithm, seed = algorithm_of(name, job), job.config.run.seed
-        if algorithm.noise is not None:
-            seed = secrets.randbits(63)
-        row = RowClient(number, problem, algorithm, train, clients.total, seed, veil)
+        algorithm, noise = _method_of(name, job)
+        noisy = noise is not None and noise.ledger is not None
+        seed = secrets.randbits(63) if noisy else job.config.run.seed
+        perturbation = veil.perturbation(noise)
+        row = RowClient(number, problem, algorithm, train, clients.total, seed, perturbation)
         return Stage(row.handle, _nobody)
     if name in ("measure", "predict"):
         parts = [train, test] if name == "measure" else [new]
         judge = ColumnJudge(number, job, parts, exchange)
         return Stage(judge.handle, judge.receive)
-    algorithm = algorithm_of(name, job)
-    column = ColumnClient(number, problem, algorithm, train, roles_of(clients), exchange, veil)
-    if algorithm.noise is not None:
+    algorithm, noise = _method_of(name, job)
+    perturbation = veil.perturbation(noise)
+    column = ColumnClient(
+        number, problem, algorithm, train, roles_of(clients), exchange, perturbation
+    )
+    if noise is not None and noise.ledger is not None:
         return Stage(_as_counted(column.handle, job, algorithm), column.receive)
     return Stage(column.handle, column.receive)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedssca.data.split import Columns, Rows
 from fedssca.methods.algorithm import Algorithm
+from fedssca.methods.participation import cohort_of
 from fedssca.problem.problem import Problem
 from fedssca.rounds.shapes import batch_shape, h_shapes, round_shapes
 
@@ -29,7 +30,8 @@ def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> 
     batch = batch_shape(clients, algorithm.batch * algorithm.steps, w.dtype)
     asked, message = round_shapes(problem, clients, algorithm)
     if isinstance(clients, Rows):
-        asked_of = algorithm.cohort.size if algorithm.cohort else clients.count
+        cohort = cohort_of(algorithm, problem)
+        asked_of = cohort.size if cohort else clients.count
         return Traffic(asked_of * _bytes(message), asked_of * _bytes(asked), 0)
     assert problem.vertical is not None
     split, count, rows = problem.vertical, clients.count, algorithm.batch

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 
 __all__ = [
     "Algorithm",
-    "Cohort",
-    "Frame",
+    "LocalChange",
     "Message",
-    "Noise",
     "Request",
     "State",
     "Turnout",
+    "publish",
     "start",
 ]
 
@@ -34,11 +36,21 @@ class State(NamedTuple):
     multipliers: Array
 
 
-class Turnout(NamedTuple):
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["asked", "answers"],
+    meta_fields=["clients"],
+)
+@dataclass(frozen=True)
+class Turnout:
     """Who is asked in a round, and who of them answers."""
 
     asked: Array
+    """The numbers of the clients that are asked."""
     answers: Array
+    """For each of them, whether it answers."""
+    clients: int
+    """How many clients there are in all; a constant, known without computing anything."""
 
 
 class Request(NamedTuple):
@@ -65,36 +77,21 @@ class Message(NamedTuple):
     """Arrays whose last axis runs over the parameters (gradients): party i sends its own block."""
 
 
-class Frame(NamedTuple):
-    """How a message that says where a client went carries a gradient g: centre + unit g."""
+class LocalChange(NamedTuple):
+    """How the change of w after local steps carries one gradient g: change = centre + unit g."""
 
     centre: Array
-    """Where a client goes whose gradients are all 0; the server knows it too."""
+    """The change that local steps make when all gradients are 0; the server knows it too."""
     unit: Array
-
-
-class Noise(NamedTuple):
-    """What hides a unit in a round: every runtime adds it, from a source of its own."""
-
-    scalar: float
-    """Standard deviation on values, for a unit that weighs 1;"""
-    vector: float
-    """and on gradients."""
-    own: Callable[[Any], Any]
-    """N_i / N -> what client i's noise counts: how heavy a unit is in what is seen of it."""
-    ledger: Any
-    """What is spent of privacy: see `privacy.accountant`."""
-
-
-class Cohort(NamedTuple):
-    """So many of so many clients are asked in a round."""
-
-    size: int
-    clients: int
+    """The factor of the gradient, a number."""
 
 
 class Algorithm(NamedTuple):
-    """One method. `reply` runs at a client, all else at the server; none has a side effect."""
+    """One method. `reply` runs at a client, all else at the server; none has a side effect.
+
+    Functions that take an algorithm and return one (`participation`, clipping) change what it
+    does; whoever runs the rounds cannot tell the difference.
+    """
 
     name: str
     batch: int
@@ -107,19 +104,6 @@ class Algorithm(NamedTuple):
     """Message of a client (or of one block of w) from the terms as a function of its parameters."""
     update: Callable[[State, Message], State]
     """The next state from the sum of all messages."""
-    cohort: Cohort | None = None
-    """Set where not all clients take part: see `participation`."""
-    frame: Callable[[Request], Frame] | None = None
-    """Set where clients send a change of w in place of a gradient."""
-    whole: bool = False
-    """The message is no sum over samples, even with one step."""
-    noise: Noise | None = None
-    """Set where messages are hidden: see `privacy.noise`."""
-
-    @property
-    def pooled(self) -> bool:
-        """With one step the message is a sum over samples: a simulator may join all batches."""
-        return self.steps == 1 and not self.whole
 
 
 def start(problem: Problem, w: Array, memory: Any) -> State:

@@ -29,14 +29,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Frame, Message, Request, State
+from fedssca.methods.algorithm import Algorithm, LocalChange, Message, Request, State
 from fedssca.methods.multipliers import steer
 from fedssca.methods.schedule import Schedule, warn_broken
 from fedssca.methods.steered import Memory, mixture, opened
 from fedssca.methods.surrogate import per_term
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 
-__all__ = ["local_ssca"]
+__all__ = ["local_ssca", "local_ssca_change"]
 
 
 class Rule(NamedTuple):
@@ -75,28 +75,14 @@ def local_ssca(
     """
     if steps < 1:
         raise UserError(f"local_steps = {steps}: it must be at least 1")
-    taus = per_term(problem, tau) * problem.combine.any(axis=1)
-    keep = exact or problem.constraints > 0
+    rule = _rules(problem, steps, rho, gamma, tau, exact)
+    change = _change(rule, steps)
     combine, valued = problem.combine, problem.valued
     course = steer(problem, rounds, penalty=penalty)
     warn_broken(rho, gamma)
 
     def request(state: State) -> Request:
         return Request(state.round + 1, state.w, mixture(state), state.memory.average)
-
-    def rule(asked: Request) -> Callable[[Array], Rule]:
-        """The numbers of local step k = 0..E-1."""
-        kind, a, t = asked.w.dtype, asked.weights, asked.round
-        tau, known = a @ jnp.asarray(taus, kind), a @ jnp.asarray(problem.known, kind)
-        linear = jnp.zeros_like(known) if keep else known
-        now, gamma_t = rho._replace(warm=False)(t), gamma(t).astype(kind)
-
-        def at(k: Array) -> Rule:
-            mean = 1 / ((t - 1) * steps + k + 1)
-            share = jnp.maximum(now, mean) if rho.warm else now
-            return Rule(share.astype(kind), gamma_t, 2 * (linear - tau), 2 * (tau + known - linear))
-
-        return at
 
     def reply(terms: Terms, asked: Request, data: Batch) -> Message:
         kind = asked.w.dtype
@@ -118,19 +104,15 @@ def local_ssca(
         (w, _), values = jax.lax.scan(step, begin, (jnp.arange(steps), local))
         return Message(values.mean(0), {"change": share * (w - asked.w)})
 
-    def frame(asked: Request) -> Frame:
-        (cw, cb, cg), _ = _way(rule(asked), steps)
-        return Frame((cw - 1) * asked.w + cb * asked.average, cg)
-
     def update(state: State, total: Message) -> State:
         asked = request(state)
-        w, b, change = asked.w, asked.average, total.vectors["change"]
-        still, (rw, rb, rg) = frame(asked), _way(rule(asked), steps)[1]
-        ghat = (change - still.centre) / still.unit
+        w, b, moved = asked.w, asked.average, total.vectors["change"]
+        still, (rw, rb, rg) = change(asked), _way(rule(asked), steps)[1]
+        ghat = (moved - still.centre) / still.unit
         measured = problem.measured(total.scalars, w)
         return State(
             round=asked.round,
-            w=w + change,
+            w=w + moved,
             memory=Memory(
                 rw * w + rb * b + rg * ghat,
                 course.step(state.memory.course, asked.round, measured),
@@ -140,7 +122,59 @@ def local_ssca(
         )
 
     init = opened(problem, course, opening)
-    return Algorithm("ssca", batch, steps, init, request, reply, update, frame=frame)
+    return Algorithm("ssca", batch, steps, init, request, reply, update)
+
+
+def local_ssca_change(
+    problem: Problem,
+    *,
+    steps: int,
+    rho: Schedule,
+    gamma: Schedule,
+    tau: float | Sequence[float],
+    exact: bool = False,
+) -> Callable[[Request], LocalChange]:
+    """How the change of w that a client of `local_ssca` sends carries a gradient."""
+    return _change(_rules(problem, steps, rho, gamma, tau, exact), steps)
+
+
+RuleOfRound = Callable[[Request], Callable[[Array], Rule]]
+"""A request -> the numbers of its local steps k = 0..E-1."""
+
+
+def _rules(
+    problem: Problem,
+    steps: int,
+    rho: Schedule,
+    gamma: Schedule,
+    tau: float | Sequence[float],
+    exact: bool,
+) -> RuleOfRound:
+    taus = per_term(problem, tau) * problem.combine.any(axis=1)
+    keep = exact or problem.constraints > 0
+
+    def rule(asked: Request) -> Callable[[Array], Rule]:
+        kind, a, t = asked.w.dtype, asked.weights, asked.round
+        tau, known = a @ jnp.asarray(taus, kind), a @ jnp.asarray(problem.known, kind)
+        linear = jnp.zeros_like(known) if keep else known
+        now, gamma_t = rho._replace(warm=False)(t), gamma(t).astype(kind)
+
+        def at(k: Array) -> Rule:
+            mean = 1 / ((t - 1) * steps + k + 1)
+            share = jnp.maximum(now, mean) if rho.warm else now
+            return Rule(share.astype(kind), gamma_t, 2 * (linear - tau), 2 * (tau + known - linear))
+
+        return at
+
+    return rule
+
+
+def _change(rule: RuleOfRound, steps: int) -> Callable[[Request], LocalChange]:
+    def change(asked: Request) -> LocalChange:
+        (cw, cb, cg), _ = _way(rule(asked), steps)
+        return LocalChange((cw - 1) * asked.w + cb * asked.average, cg)
+
+    return change
 
 
 def _way(rule: Callable[[Array], Rule], steps: int) -> tuple[Any, Any]:

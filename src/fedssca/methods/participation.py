@@ -8,19 +8,38 @@ A round in which nobody answers changes nothing.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedssca.data.sampling import batch_indices, uniform
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Cohort, Message, Request, State, Turnout
-from fedssca.problem.problem import Array
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, Turnout
+from fedssca.problem.problem import Array, Problem
 
-__all__ = ["asked_in", "participation"]
+__all__ = ["Cohort", "asked_in", "cohort_of", "participation"]
 
 SERVER = np.array([-1], np.int32)
-"""Whose draw it is: no client has this number."""
+"""The number under which the server draws: no client has it."""
+
+
+class Cohort(NamedTuple):
+    """`size` of `clients` clients are asked in every round."""
+
+    size: int
+    clients: int
+
+
+def cohort_of(algorithm: Algorithm, problem: Problem) -> Cohort | None:
+    """The cohort that an algorithm asks, or None where it asks all clients.
+
+    It is read from the shape of a request, so nothing is computed.
+    """
+    first = jax.eval_shape(lambda w: algorithm.request(algorithm.init(w)), problem.start)
+    turnout = first.turnout
+    return Cohort(turnout.asked.shape[0], turnout.clients) if turnout else None
 
 
 def asked_in(t: Array, cohort: Cohort, seed: int) -> Array:
@@ -39,7 +58,7 @@ def participation(
 
     def turnout(t: Array) -> Turnout:
         asked = asked_in(t, Cohort(cohort, clients), seed)
-        return Turnout(asked, uniform(seed, t, asked) >= dropout)
+        return Turnout(asked, uniform(seed, t, asked) >= dropout, clients)
 
     def request(state: State) -> Request:
         asked = algorithm.request(state)
@@ -52,4 +71,4 @@ def participation(
         idle = state._replace(round=state.round + 1)
         return jax.tree.map(lambda new, old: jnp.where(answered > 0, new, old), after, idle)
 
-    return algorithm._replace(request=request, update=update, cohort=Cohort(cohort, clients))
+    return algorithm._replace(request=request, update=update)

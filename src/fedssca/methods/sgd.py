@@ -9,15 +9,25 @@ Parties that hold columns take one step a round on their own block.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Frame, Message, Request, State, publish, start
+from fedssca.methods.algorithm import (
+    Algorithm,
+    LocalChange,
+    Message,
+    Request,
+    State,
+    publish,
+    start,
+)
 from fedssca.methods.schedule import Schedule
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 
-__all__ = ["sgd"]
+__all__ = ["sgd", "sgd_change"]
 
 
 def sgd(
@@ -62,8 +72,27 @@ def sgd(
     def update(state: State, total: Message) -> State:
         return state._replace(round=state.round + 1, w=state.w + total.vectors["change"])
 
-    def frame(request: Request) -> Frame:
-        """Where the steps lead with gradients 0 (the known term pulls) and with one gradient."""
+    return Algorithm(
+        "momentum" if momentum else "sgd",
+        batch,
+        steps,
+        lambda w: start(problem, w, ()),
+        publish,
+        reply,
+        update,
+    )
+
+
+def sgd_change(
+    problem: Problem, *, rate: Schedule, steps: int = 1, momentum: float = 0.0
+) -> Callable[[Request], LocalChange]:
+    """How the change of w that a client of `sgd` sends carries a gradient taken in all steps.
+
+    The centre is not 0 where the objective has a known term, which pulls in every step.
+    """
+    known = float(problem.known[0])
+
+    def change(request: Request) -> LocalChange:
         lr = rate(request.round).astype(request.w.dtype)
         here, slope = jnp.eye(2, dtype=request.w.dtype)  # mixtures of (w, g)
 
@@ -73,15 +102,6 @@ def sgd(
             return w - lr * v, v
 
         (stays, unit), _ = jax.lax.fori_loop(0, steps, again, (here, jnp.zeros_like(here)))
-        return Frame((stays - 1) * request.w, unit)
+        return LocalChange((stays - 1) * request.w, unit)
 
-    return Algorithm(
-        "momentum" if momentum else "sgd",
-        batch,
-        steps,
-        lambda w: start(problem, w, ()),
-        publish,
-        reply,
-        update,
-        frame=frame,
-    )
+    return change

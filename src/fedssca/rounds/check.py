@@ -9,6 +9,7 @@ from fedssca.data.split import Columns, Rows
 from fedssca.data.stream import Streams
 from fedssca.errors import BatchTooLarge, UserError
 from fedssca.methods.algorithm import Algorithm
+from fedssca.methods.participation import cohort_of
 from fedssca.problem.problem import Problem
 
 __all__ = ["check_fit"]
@@ -19,22 +20,17 @@ def check_fit(problem: Problem, clients: Rows | Columns | Streams, algorithm: Al
     batch = algorithm.batch
     if batch < 1:
         raise UserError(f"batch = {batch}: it must be at least 1")
-    if algorithm.cohort is not None:
+    if (cohort := cohort_of(algorithm, problem)) is not None:
         if isinstance(clients, Columns):
             raise UserError(
                 "cohort: parties that hold columns are needed in every round, leave it out"
             )
-        if algorithm.cohort.clients != clients.count:
+        if cohort.clients != clients.count:
             raise UserError(
-                f"the cohort is drawn from {algorithm.cohort.clients} clients, "
+                f"the cohort is drawn from {cohort.clients} clients, "
                 f"but {clients.count} hold data: give participation clients={clients.count}"
             )
     if isinstance(clients, Streams):
-        if algorithm.noise is not None:
-            raise UserError(
-                "clients that stream add no noise: train on rows that are held, or leave the noise "
-                "out"
-            )
         _check_proof(problem, clients)
         return
     if isinstance(clients, Rows):

@@ -24,9 +24,9 @@ import numpy as np
 
 from fedssca.data.sampling import batch_indices
 from fedssca.methods.algorithm import Algorithm, Message, Request
-from fedssca.privacy.noise.gaussian import Veil, veiled
 from fedssca.problem.problem import Array, Batch, Problem, Terms, Vertical
 from fedssca.rounds.exchange import SERVER, Exchange, Outgoing, Pairwise
+from fedssca.rounds.perturb import Perturbation, unperturbed
 from fedssca.rounds.roles import Roles
 
 __all__ = ["SERVER", "ColumnClient", "OpenClient", "Outgoing", "RowClient", "for_party"]
@@ -49,7 +49,7 @@ class RowClient:
         rows: Batch,
         total: int,
         seed: int,
-        veil: Veil | None = None,
+        perturbation: Perturbation = unperturbed,
     ) -> None:
         self.number = number
         self._rows = {name: jnp.asarray(column) for name, column in rows.items()}
@@ -68,12 +68,12 @@ class RowClient:
             return algorithm.reply(problem.terms, request, batch)
 
         self._reply = reply
-        self._hide = veiled(algorithm, veil, number, size / total)
+        self._perturb = perturbation.client(number, size / total)
 
     def handle(self, phase: str, request: Request) -> Outgoing:
         """Answer a request of the server."""
         del phase
-        return {SERVER: self._hide(self._reply(self._rows, request), request)}
+        return {SERVER: self._perturb(self._reply(self._rows, request), request)}
 
 
 class ColumnClient:
@@ -87,7 +87,7 @@ class ColumnClient:
         columns: Batch,
         roles: Roles,
         exchange: Exchange | None = None,
-        veil: Veil | None = None,
+        perturbation: Perturbation = unperturbed,
     ) -> None:
         assert problem.vertical is not None
         self.number = number
@@ -100,7 +100,7 @@ class ColumnClient:
         self._local = jax.jit(self._split.locals[number])
         self._head = jax.jit(self._head_gradients)
         self._block = jax.jit(self._block_message, static_argnames="block")
-        self._hide = {block: veiled(algorithm, veil, block, 1.0) for block in (0, number + 1)}
+        self._perturb = {block: perturbation.client(block, 1.0) for block in (0, number + 1)}
 
     def receive(self, sender: int, payload: Any) -> None:
         """Take what a peer sent in this round: its h, or the label holder's slopes."""
@@ -136,12 +136,12 @@ class ColumnClient:
         else:
             batch["slopes"] = self._slopes
         blocks = [0, self.number + 1] if self.number == self._roles.speaker else [self.number + 1]
-        return {SERVER: {block: self._hidden(request, batch, block) for block in blocks}}
+        return {SERVER: {block: self._message(request, batch, block) for block in blocks}}
 
-    def _hidden(self, request: dict[str, Any], batch: Batch, block: int) -> Message:
-        """The message for one block of w, under its noise if the method has any."""
+    def _message(self, request: dict[str, Any], batch: Batch, block: int) -> Message:
+        """The message for one block of w, perturbed where the run asks for it."""
         message = self._block(request, batch, block=block)
-        return self._hide[block](message, self._point(request, block))
+        return self._perturb[block](message, self._point(request, block))
 
     def _point(self, request: dict[str, Any], block: int) -> Request:
         w = request["w0"] if block == 0 else request["w"]

@@ -22,11 +22,11 @@ from fedssca.data.memory import on_device, summed
 from fedssca.data.sampling import Population, batch_indices, words
 from fedssca.data.split import Columns, Rows
 from fedssca.methods.algorithm import Algorithm, Message, Request, State
-from fedssca.privacy.noise.gaussian import joint
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.rounds.aggregate import Combine, plain_sum
 from fedssca.rounds.check import check_fit
 from fedssca.rounds.loop import one_round
+from fedssca.rounds.perturb import Perturbation, unperturbed
 
 __all__ = ["Draw", "Fused", "Joined"]
 
@@ -45,7 +45,12 @@ class Fused:
     """
 
     def __init__(
-        self, problem: Problem, clients: Rows | Columns, algorithm: Algorithm, seed: int
+        self,
+        problem: Problem,
+        clients: Rows | Columns,
+        algorithm: Algorithm,
+        seed: int,
+        perturbation: Perturbation = unperturbed,
     ) -> None:
         check_fit(problem, clients, algorithm)
         self._columns = on_device(clients.columns)
@@ -56,7 +61,7 @@ class Fused:
         def advance(columns: Batch, table: Batch, seed: Array, state: State, until: Array) -> State:
             there = people._replace(size=table["size"][:, None], side=table["side"][:, None])
             draw = _at_random(algorithm, seed, there, table)
-            parties = Joined(problem, algorithm, columns, table["share"], draw, seed)
+            parties = Joined(problem, algorithm, columns, table["share"], draw, perturbation, seed)
             return jax.lax.while_loop(
                 lambda s: s.round < until, lambda s: one_round(algorithm, parties, s), state
             )
@@ -121,9 +126,12 @@ class Joined:
         columns: Batch,
         share: Array,
         draw: Draw,
+        perturbation: Perturbation = unperturbed,
         seed: Array | None = None,
     ) -> None:
-        """`seed`, as two words, is for the noise of methods that have any."""
+        """`seed`, as two words, is for a perturbation that draws random numbers."""
+        self._perturbation = perturbation
+        self._joined = algorithm.steps == 1 and not perturbation.separate
         self.combine: Combine = plain_sum
         self._seed = seed
         self._problem, self._algorithm, self._draw = problem, algorithm, draw
@@ -133,18 +141,16 @@ class Joined:
         """The batches of round t, joined (or client by client for local steps)."""
         del phase
         total = self._sum(request)
-        if self._algorithm.noise is None:
-            return [total]
         share = self._share.astype(request.w.dtype)
         if request.turnout:
             share = jnp.where(request.turnout.answers, share[request.turnout.asked], 0)
-        return [joint(self._algorithm, total, request, share, self._seed)]
+        return [self._perturbation.joint(total, request, share, self._seed)]
 
     def _sum(self, request: Request) -> Message:
         algorithm, share = self._algorithm, self._share.astype(request.w.dtype)
         numbers, answers = jnp.arange(len(share)), jnp.ones(len(share), bool)
         if request.turnout:
-            numbers, answers = request.turnout
+            numbers, answers = request.turnout.asked, request.turnout.answers
             share = share[numbers]
         index = self._draw(request)
         drawn: Batch = {
@@ -162,7 +168,7 @@ class Joined:
         def answer(one: tuple[Array, Batch]) -> Message:
             return jax.tree.map(lambda leaf: jnp.where(one[0], leaf, 0), reply(one[1]))
 
-        if algorithm.pooled:
+        if self._joined:
             drawn["weight"] = jnp.where(answers[:, None], drawn["weight"], 0)
             drawn = jax.tree.map(jnp.ravel, drawn)
             return summed(reply, _tiles(drawn)) if index.size > TILE else reply(drawn)

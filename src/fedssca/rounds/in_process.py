@@ -15,7 +15,6 @@ import numpy as np
 from fedssca.data.sampling import batch_indices
 from fedssca.data.split import Columns, Rows
 from fedssca.methods.algorithm import Algorithm, Request, State
-from fedssca.privacy.noise.gaussian import simulated
 from fedssca.problem.problem import Problem
 from fedssca.rounds.aggregate import (
     Answerer,
@@ -31,6 +30,7 @@ from fedssca.rounds.check import check_fit
 from fedssca.rounds.client import SERVER, ColumnClient, OpenClient, RowClient, for_party
 from fedssca.rounds.exchange import Ends, Relay, pairwise
 from fedssca.rounds.loop import one_round
+from fedssca.rounds.perturb import Perturbation, unperturbed
 from fedssca.rounds.roles import roles_of
 from fedssca.rounds.shapes import round_shapes
 
@@ -49,6 +49,7 @@ class Local:
         clients: Rows | Columns,
         algorithm: Algorithm,
         seed: int,
+        perturbation: Perturbation = unperturbed,
         *,
         sums: Sums = in_clear,
         exchange: Ends = pairwise,
@@ -65,11 +66,12 @@ class Local:
         self.phases = roles.phases
         self._relay: Relay = exchange.relay
         self._readers: Sequence[int] = ()
-        veil = simulated(seed)
         if isinstance(clients, Rows):
             self.combine: Combine = plain_sum
             self._clients = [
-                RowClient(i, problem, algorithm, clients.client(i), clients.total, seed, veil)
+                RowClient(
+                    i, problem, algorithm, clients.client(i), clients.total, seed, perturbation
+                )
                 for i in range(clients.count)
             ]
             self._halves = [sums.client(i) for i in range(clients.count)]
@@ -91,7 +93,7 @@ class Local:
                     clients.client(i),
                     roles,
                     exchange.party(i, clients.count),
-                    veil,
+                    perturbation,
                 )
                 for i in range(clients.count)
             ]
@@ -112,8 +114,8 @@ class Local:
         published, numbers = request._replace(turnout=()), list(range(len(self._clients)))
         answers = dict.fromkeys(numbers, True)
         if request.turnout:
-            pairs = zip(*(np.asarray(part).tolist() for part in request.turnout), strict=True)
-            answers = dict(pairs)
+            asked, here = request.turnout.asked, request.turnout.answers
+            answers = dict(zip(np.asarray(asked).tolist(), np.asarray(here).tolist(), strict=True))
 
         def ask(phase: str, sent: Mapping[int, Arrays]) -> dict[int, Any]:
             """Who is silent in this round falls so when the messages are due."""

@@ -1,8 +1,8 @@
 """Rounds over rows that arrive: a buffer of some rounds is filled, then runs as one program.
 
-The same traced round as in `runtime.fused`; only where the rows of a round lie differs: there a
+The same traced round as in `rounds.fused`; only where the rows of a round lie differs: there a
 draw from all rows of a client, here the next ones of the buffer. While one buffer computes the next
-one is filled. There are never more than these two, and the rest of one block a client.
+one is filled. There are never more than these two, and the rest of one block per client.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from fedssca.data.stream import Streams
 from fedssca.methods.algorithm import Algorithm, State, Turnout
+from fedssca.methods.participation import cohort_of
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.rounds.check import check_fit
 from fedssca.rounds.fused import Joined
@@ -51,7 +52,8 @@ class Streaming:
         check_fit(problem, clients, algorithm)
         self.ended: Ended | None = None
         self._clients = clients
-        self._places = algorithm.cohort.size if algorithm.cohort else clients.count
+        cohort = cohort_of(algorithm, problem)
+        self._places = cohort.size if cohort else clients.count
         self._rows = rows = algorithm.batch * algorithm.steps
         self._blank = {name: column[:1] for name, column in clients.check.columns.items()}
         one_row = sum(column.nbytes for column in self._blank.values())
@@ -72,7 +74,7 @@ class Streaming:
 
             return jax.lax.while_loop(lambda now: now.round < until, one, state)
 
-        self._cohort = algorithm.cohort is not None
+        self._cohort = cohort is not None
         self._advance = jax.jit(advance)
 
     def advance(self, state: State, until: int) -> State:
@@ -109,7 +111,8 @@ class Streaming:
     def _pull_cohort(self, held: Batch, done: int, rounds: int) -> int:
         """Round by round, from those who will answer; the places of the others are masked."""
         coming = np.arange(done, done + self._capacity, dtype=np.int32)
-        asked, answers = (np.asarray(part) for part in self._turnout(coming))
+        turnout = self._turnout(coming)
+        asked, answers = np.asarray(turnout.asked), np.asarray(turnout.answers)
         for number in range(rounds):
             for place, client in enumerate(asked[number].tolist()):
                 if not answers[number, place]:

@@ -15,7 +15,7 @@ from fedssca.data.split import Rows, by_sample
 from fedssca.errors import UserError
 from fedssca.problem.constraints import Constraint
 from fedssca.problem.models import Model, classifier, linear, mlp
-from fedssca.run.automatic import auto
+from fedssca.run.build.calibrate import auto
 from fedssca.run.simulate import Result, simulate
 
 __all__ = ["FederatedClassifier"]

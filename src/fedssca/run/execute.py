@@ -32,6 +32,7 @@ def train(job: Job, **hooks: Any) -> Result:
         "runtime": engine_of(config),
         "wire": wire_of(config),
         "probes": config.algorithm.probes,
+        "noise": job.noise,
     }
     return simulate(
         job.problem,

@@ -14,8 +14,10 @@ from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
 from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm
+from fedssca.methods.participation import Cohort, cohort_of
 from fedssca.privacy import require_privacy
-from fedssca.privacy.noise.gaussian import private
+from fedssca.privacy.noise.clip import ReadChange
+from fedssca.privacy.noise.gaussian import MessageNoise, with_noise
 from fedssca.privacy.sums.fixed_point import Layout
 from fedssca.problem.problem import Problem
 from fedssca.rounds.aggregate import Adder, Answerer, Sums, in_clear
@@ -28,14 +30,14 @@ from fedssca.run.schema import PrivacySettings
 __all__ = [
     "answerer",
     "check_columns",
-    "hidden",
     "hides_columns",
     "hides_sums",
-    "loudness",
+    "noise_deviation",
+    "noise_of",
     "noisy",
     "server_half",
-    "simulated",
     "simulated_exchange",
+    "simulated_sums",
     "survivors",
     "wire_of",
 ]
@@ -136,7 +138,7 @@ def _rules(config: Config, run: bytes, parties: int) -> Any:
     return Rules(run, asked, config.privacy.neighbours, config.privacy.threshold)
 
 
-def simulated(config: Config, parties: int) -> Sums:
+def simulated_sums(config: Config, parties: int) -> Sums:
     """Both halves for clients in one process, with identities made for this run."""
     if not hides_sums(config):
         return in_clear
@@ -173,7 +175,8 @@ def wire_of(config: Config) -> Wire:
         if not hides_sums(config):
             return traffic(problem, clients, algorithm)
         size = Layout.of(round_shapes(problem, clients, algorithm)[1]).size
-        asked = algorithm.cohort.size if algorithm.cohort else clients.count
+        cohort = cohort_of(algorithm, problem)
+        asked = cohort.size if cohort else clients.count
         published = traffic(problem, clients, algorithm).down
         if config.privacy.homomorphic:
             from fedssca.privacy.sums.ckks import cost
@@ -182,9 +185,7 @@ def wire_of(config: Config) -> Wire:
         else:
             from fedssca.privacy.sums.masked_client import cost as masked
 
-            up, down = masked(
-                _rules(config, b"", clients.count), size, algorithm.cohort is not None
-            )
+            up, down = masked(_rules(config, b"", clients.count), size, cohort is not None)
         return Traffic(up, down + published, 0)
 
     return wire
@@ -210,15 +211,16 @@ def noisy(said: PrivacySettings) -> bool:
     return bool(said.noise_multiplier or said.epsilon)
 
 
-def loudness(algorithm: Algorithm, clients: Rows | Columns) -> float:
-    """Standard deviation of the noise on one number of the summed gradient; 0: there is none."""
-    if algorithm.noise is None:
+def noise_deviation(
+    noise: MessageNoise | None, cohort: Cohort | None, clients: Rows | Columns
+) -> float:
+    """Standard deviation of the noise on one entry of the summed gradient; 0 without noise."""
+    if noise is None or noise.ledger is None:
         return 0.0
     sizes = np.asarray(clients.sizes if isinstance(clients, Rows) else (clients.total,))
-    each = algorithm.noise.own(sizes / sizes.sum())
-    cohort = algorithm.cohort
+    each = noise.weight(sizes / sizes.sum())
     more = cohort.clients / cohort.size if cohort else 1.0
-    return float(algorithm.noise.vector * np.sqrt(more * np.sum(np.square(each))))
+    return float(noise.vector * np.sqrt(more * np.sum(np.square(each))))
 
 
 def survivors(config: Config, clients: int) -> int:
@@ -236,21 +238,22 @@ def survivors(config: Config, clients: int) -> int:
     return Rules(b"", asked, said.neighbours, said.threshold).least
 
 
-def hidden(
+def noise_of(
     config: Config,
     problem: Problem,
     clients: Rows | Columns,
     algorithm: Algorithm,
+    change: ReadChange | None,
     probes: int,
-) -> Algorithm:
-    """`algorithm` with messages clipped and noised, if the config asks for it.
+) -> tuple[Algorithm, MessageNoise | None]:
+    """`algorithm` with clipped messages, and their noise, if the config asks for it.
 
     `probes` messages come before the rounds; they are clipped, noised and counted alike.
     """
     said = config.privacy
     if not said.clip and not noisy(said):
-        return algorithm
-    return private(
+        return algorithm, None
+    return with_noise(
         algorithm,
         problem,
         clients,
@@ -264,4 +267,5 @@ def hidden(
         seed=config.run.seed,
         probes=probes,
         survivors=survivors(config, clients.count),
+        change=change,
     )

@@ -18,6 +18,7 @@ import jax
 from fedssca.data import Dataset, Rows
 from fedssca.errors import UserError
 from fedssca.evaluate.evaluator import Evaluator, evaluator
+from fedssca.privacy.noise.gaussian import simulated
 from fedssca.rounds.fused import Fused
 from fedssca.run.build import Job, build
 from fedssca.run.config import Config
@@ -70,7 +71,13 @@ class _Shared:
 
     def __init__(self, first: Job) -> None:
         self._first = first
-        self._engine = Fused(first.problem, first.clients, first.algorithm, first.config.run.seed)
+        self._engine = Fused(
+            first.problem,
+            first.clients,
+            first.algorithm,
+            first.config.run.seed,
+            simulated(first.noise, first.config.run.seed),
+        )
         self._judge = evaluator(first.problem, first.clients, first.dataset.test)
 
     def parts(self, job: Job) -> dict[str, Any]:
@@ -78,7 +85,7 @@ class _Shared:
         if not self._fits(job):
             return {}
         judge: Evaluator = self._judge.over(job.clients)
-        return {"runtime": lambda *_: self._engine.twin(job.clients, _[-1]), "judge": judge}
+        return {"runtime": lambda *_: self._engine.twin(job.clients, _[3]), "judge": judge}
 
     def _fits(self, job: Job) -> bool:
         """The same program: nothing in problem and method depends on who holds which row."""
@@ -89,13 +96,13 @@ class _Shared:
         plain = all(entry.kind == "loss" for entry in job.config.problem.constraint)
         seedless = not job.config.algorithm.cohort and job.config.run.runtime == "fused"
         alike = len(set(sizes)) <= 1 and plain and seedless
-        alike &= len({_loudness(each) for each in (self._first, job)}) == 1
+        alike &= len({_deviations(each) for each in (self._first, job)}) == 1
         return job.dataset is self._first.dataset and one == other and alike
 
 
-def _loudness(job: Job) -> tuple[float, ...]:
-    """How much noise there is: to spend the same, seeds may need different amounts."""
-    noise = job.algorithm.noise
+def _deviations(job: Job) -> tuple[float, ...]:
+    """The noise's standard deviations: to spend the same, seeds may need different ones."""
+    noise = job.noise
     return () if noise is None else (noise.scalar, noise.vector)
 
 

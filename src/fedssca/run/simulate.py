@@ -18,9 +18,11 @@ from fedssca.evaluate.evaluator import Evaluator, evaluator, state_row
 from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.calibrate import probe
+from fedssca.privacy.noise.gaussian import MessageNoise, simulated
 from fedssca.problem.problem import Params, Problem
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.loop import Runtime, run
+from fedssca.rounds.perturb import Perturbation
 from fedssca.rounds.streaming import Streaming
 
 if TYPE_CHECKING:
@@ -105,7 +107,8 @@ def simulate(
     test: Mapping[str, np.ndarray] | None = None,
     evaluate_every: int = 10,
     evaluate_at: Sequence[int] = (),
-    runtime: Callable[[Problem, Rows | Columns, Algorithm, int], Runtime] = Fused,
+    noise: MessageNoise | None = None,
+    runtime: Callable[[Problem, Rows | Columns, Algorithm, int, Perturbation], Runtime] = Fused,
     judge: Evaluator | None = None,
     wire: Callable[[Problem, Rows | Columns, Algorithm], Traffic] = traffic,
     probes: int = 0,
@@ -118,7 +121,8 @@ def simulate(
     """Train for `rounds` rounds: T - 1 updates, as the paper counts them.
 
     `clients` are rows (or columns) of data; a list of {"x": ..., "y": ...} means one client each.
-    The same seed gives the same batches, and the same bits, on every run. `evaluate_at` lists
+    The same seed gives the same batches, and the same bits, on every run. `noise` belongs to an
+    algorithm that was made by `with_noise`. `evaluate_at` lists
     rounds to evaluate instead of every `evaluate_every`-th; `judge` evaluates, in place of a new
     one for `clients` and `test`; `wire` says what a round sends. `probes` messages were
     spent on calibration and are counted; `resume` goes on from a checkpoint whose rows were
@@ -137,13 +141,17 @@ def simulate(
     stream, parties, judged = _parties(problem, clients, algorithm)
     if stream and runtime is not Fused:
         raise UserError("clients that stream have a runtime of their own: leave runtime out")
-    engine = stream or runtime(problem, parties, algorithm, seed)
+    if stream and noise is not None:
+        raise UserError(
+            "clients that stream add no noise: train on rows that are held, or leave the noise out"
+        )
+    engine = stream or runtime(problem, parties, algorithm, seed, simulated(noise, seed))
     judge = judge or evaluator(problem, judged, test)
     round_ = wire(problem, parties, algorithm)
     probing = wire(problem, parties, probe(problem, algorithm.batch)) if probes else round_
     at = resume or Checkpoint(algorithm.init(problem.start), Keeper(), 0.0)
     begun, last, keeper = time.perf_counter() - at.seconds, rounds - 1, replace(at.keeper)
-    rows, ledger = list(earlier), algorithm.noise.ledger if algorithm.noise else None
+    rows, ledger = list(earlier), noise.ledger if noise else None
     chosen = {last}.union(evaluate_at or range(0, last, evaluate_every))
 
     def observe(state: State) -> bool:

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedssca.methods.algorithm import Algorithm, Frame, Message, Request
+from fedssca.methods.algorithm import Algorithm, LocalChange, Message, Request
 from fedssca.methods.calibrate import probe
 from fedssca.methods.curvature import diagonal
-from fedssca.methods.local_ssca import local_ssca
+from fedssca.methods.local_ssca import local_ssca, local_ssca_change
 from fedssca.methods.multipliers import exact_penalty
 from fedssca.methods.schedule import power
-from fedssca.methods.sgd import sgd
+from fedssca.methods.sgd import sgd, sgd_change
 from fedssca.methods.ssca import ssca
 from fedssca.methods.steered import steered_ssca
 from fedssca.privacy.noise import clip as clipping
-from fedssca.privacy.noise.clip import per_client, per_sample
+from fedssca.privacy.noise.clip import ReadChange, per_client, per_sample
 from fedssca.problem.constraints import loss_at_most
 from fedssca.problem.models import classifier, mlp
 from fedssca.problem.problem import Problem
@@ -63,15 +63,18 @@ METHODS: dict[str, Callable[[], tuple[Problem, Algorithm]]] = {
         ),
     ),
 }
+CHANGES: dict[str, ReadChange] = {"sgd": sgd_change(FREE, rate=power(0.3, 0.5))}
 
 
 def request(problem: Problem, algorithm: Algorithm) -> Request:
     return algorithm.request(algorithm.init(problem.start * 1.5)._replace(round=jnp.asarray(3)))
 
 
-def naive(problem: Problem, algorithm: Algorithm, asked: Request) -> Message:
+def naive(
+    problem: Problem, algorithm: Algorithm, asked: Request, change: ReadChange | None
+) -> Message:
     """One sample after another, in numpy."""
-    still = algorithm.frame(asked) if algorithm.frame else Frame(jnp.zeros(()), jnp.ones(()))
+    still = change(asked) if change else LocalChange(jnp.zeros(()), jnp.ones(()))
     totals: list[np.ndarray] = []
     shape = None
     for n in range(N):
@@ -95,9 +98,10 @@ def naive(problem: Problem, algorithm: Algorithm, asked: Request) -> Message:
 def test_clipped_samples_are_those_of_a_loop(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem, algorithm = METHODS[method]()
     asked = request(problem, algorithm)
-    due = naive(problem, algorithm, asked)
+    due = naive(problem, algorithm, asked, CHANGES.get(method))
     monkeypatch.setattr(clipping, "ROOM", 8 * 5 * problem.dimension)  # several uneven parts
-    got = per_sample(algorithm, CLIP, VALUE).reply(problem.terms, asked, DATA)
+    clipped = per_sample(algorithm, CLIP, VALUE, change=CHANGES.get(method))
+    got = clipped.reply(problem.terms, asked, DATA)
     for a, b in zip(jax.tree.leaves(due), jax.tree.leaves(got), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
@@ -107,7 +111,11 @@ def test_wide_bounds_change_nothing(method: str) -> None:
     problem, algorithm = METHODS[method]()
     asked = request(problem, algorithm)
     plain = algorithm.reply(problem.terms, asked, DATA)
-    for wide in (per_sample(algorithm, 1e9, 1e9), per_client(algorithm, 1e9, 1e9)):
+    change = CHANGES.get(method)
+    for wide in (
+        per_sample(algorithm, 1e9, 1e9, change=change),
+        per_client(algorithm, 1e9, 1e9, change=change),
+    ):
         got = wide.reply(problem.terms, asked, DATA)
         for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(got), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
@@ -115,20 +123,30 @@ def test_wide_bounds_change_nothing(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["sgd", "momentum", "ssca"])
 def test_a_client_with_local_steps_counts_at_most_its_bound(method: str) -> None:
-    made = {
-        "sgd": lambda: sgd(FREE, batch=4, rate=power(0.3, 0), steps=3),
-        "momentum": lambda: sgd(FREE, batch=4, rate=power(0.3, 0), steps=3, momentum=0.5),
-        "ssca": lambda: local_ssca(LIMITED, batch=4, steps=3, **STEER),
+    rate = power(0.3, 0)
+    read = {name: STEER[name] for name in ("rho", "gamma", "tau")}
+    made: dict[str, Any] = {
+        "sgd": lambda: (
+            sgd(FREE, batch=4, rate=rate, steps=3),
+            sgd_change(FREE, rate=rate, steps=3),
+        ),
+        "momentum": lambda: (
+            sgd(FREE, batch=4, rate=rate, steps=3, momentum=0.5),
+            sgd_change(FREE, rate=rate, steps=3, momentum=0.5),
+        ),
+        "ssca": lambda: (
+            local_ssca(LIMITED, batch=4, steps=3, **STEER),
+            local_ssca_change(LIMITED, steps=3, **read),
+        ),
     }
-    algorithm, problem = made[method](), LIMITED if method == "ssca" else FREE
+    algorithm, change = made[method]()
+    problem = LIMITED if method == "ssca" else FREE
     asked = request(problem, algorithm)
     batch = DATA | {"weight": np.full(N, 0.6 / N * 3)}  # N_i / N = 0.6
     bound = 0.05
-    clipped = per_client(algorithm, bound, 0.5)
-    assert not clipped.pooled
+    clipped = per_client(algorithm, bound, 0.5, change)
     message = clipped.reply(problem.terms, asked, batch)
-    assert algorithm.frame is not None
-    still = algorithm.frame(asked)
+    still = change(asked)
     slope = (message.vectors["change"] / 0.6 - still.centre) / still.unit
     assert np.linalg.norm(slope) == pytest.approx(bound, rel=1e-6)
     assert all(abs(v) <= 0.3 + 1e-12 for v in np.ravel(jax.tree.leaves(message.scalars) or [0.0]))
@@ -141,8 +159,7 @@ def test_the_gradient_that_led_there_is_read_back() -> None:
     batch = {name: np.repeat(column[:1], 3, 0) for name, column in DATA.items()}
     batch["weight"] = np.ones(3)
     change = algorithm.reply(FREE.terms, asked, batch).vectors["change"]
-    assert algorithm.frame is not None
-    still = algorithm.frame(asked)
+    still = sgd_change(FREE, rate=power(1e-7, 0), steps=3, momentum=0.4)(asked)
     one = {name: jnp.asarray(column[:1]) for name, column in DATA.items()}
     slope = jax.grad(lambda w: FREE.terms(w, one)[0, 0])(asked.w)
     np.testing.assert_allclose((change - still.centre) / still.unit, slope, rtol=1e-5)

@@ -15,7 +15,14 @@ from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.methods.calibrate import probe
 from fedssca.methods.participation import participation
-from fedssca.privacy.noise.gaussian import QUIET, Secret, entropy_normal, private, simulated, veiled
+from fedssca.privacy.noise.gaussian import (
+    QUIET,
+    MessageNoise,
+    SecretNoise,
+    entropy_normal,
+    simulated,
+    with_noise,
+)
 from fedssca.problem.models import classifier, mlp
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 from fedssca.rounds.client import RowClient
@@ -63,10 +70,17 @@ def silent(problem: Problem, batch: int = B, steps: int = 1) -> Algorithm:
     return Algorithm("silent", batch, steps, init, publish, reply, update)
 
 
-def noise_of(runtime: Any, parties: Rows | Columns, algorithm: Algorithm, rounds: int = 40) -> Any:
+def noise_of(
+    runtime: Any,
+    parties: Rows | Columns,
+    algorithm: Algorithm,
+    noise: MessageNoise,
+    rounds: int = 40,
+) -> Any:
     """Standard deviations of gradients and values over some rounds."""
     made = problem(parties.blocks if isinstance(parties, Columns) else None)
-    engine, state = runtime(made, parties, algorithm, 3), algorithm.init(made.start)
+    engine = runtime(made, parties, algorithm, 3, simulated(noise, 3))
+    state = algorithm.init(made.start)
     seen: list[Message] = []
     for t in range(1, rounds + 1):
         state = engine.advance(state, t)
@@ -90,8 +104,8 @@ def test_noise_has_its_size(case: str, runtime: Any) -> None:
     parties, more, weight = CASES[case]
     made = problem(parties.blocks if isinstance(parties, Columns) else None)
     settings: dict[str, Any] = {"clip": CLIP, "value_clip": VALUE, "noise_multiplier": SIGMA}
-    algorithm = private(silent(made), made, parties, **settings, rounds=41, **more)
-    slopes, values = noise_of(runtime, parties, algorithm)
+    algorithm, noise = with_noise(silent(made), made, parties, **settings, rounds=41, **more)
+    slopes, values = noise_of(runtime, parties, algorithm, noise)
     s = SIGMA * np.sqrt(1 + 1 / QUIET**2)
     assert slopes == pytest.approx(s * CLIP * weight, rel=0.03)
     assert values == pytest.approx(QUIET * s * VALUE * weight, rel=0.45)  # 40 numbers
@@ -99,14 +113,17 @@ def test_noise_has_its_size(case: str, runtime: Any) -> None:
 
 def test_noise_follows_the_length_of_a_step() -> None:
     from fedssca.methods.schedule import power
-    from fedssca.methods.sgd import sgd
+    from fedssca.methods.sgd import sgd, sgd_change
 
     free = classifier(mlp(P, J, L), [])
     one = sgd(free, batch=N, rate=power(0.3, 1.0))
     parties = Rows(DATA, (N,))
-    algorithm = private(one, free, parties, clip=1e-6, noise_multiplier=1e6, rounds=9)
+    change = sgd_change(free, rate=power(0.3, 1.0))
+    _, spent = with_noise(
+        one, free, parties, clip=1e-6, noise_multiplier=1e6, rounds=9, change=change
+    )
     for t, w in ((1, free.start), (3, free.start * 2)):
-        hide = simulated(0)(algorithm, 0, 1.0)
+        hide = simulated(spent, 0).client(0, 1.0)
         silence = Message((), {"change": jnp.zeros_like(w)})
         noise = np.asarray(hide(silence, Request(jnp.asarray(t), w)).vectors["change"])
         assert noise.std() == pytest.approx(0.3 / t / N, rel=0.1)
@@ -114,8 +131,8 @@ def test_noise_follows_the_length_of_a_step() -> None:
 
 def test_probes_of_one_round_have_noise_of_their_own() -> None:
     made, parties = problem(), Rows(DATA, (N,))
-    algorithm = private(silent(made), made, parties, clip=1.0, noise_multiplier=1.0, rounds=9)
-    hide = simulated(0)(algorithm, 0, 1.0)
+    _, noise = with_noise(silent(made), made, parties, clip=1.0, noise_multiplier=1.0, rounds=9)
+    hide = simulated(noise, 0).client(0, 1.0)
     silence = Message(jnp.zeros(1), {"gradient": jnp.zeros_like(made.start)})
     here, there, again = (
         np.asarray(hide(silence, Request(jnp.asarray(0), w)).vectors["gradient"])
@@ -135,11 +152,17 @@ def test_entropy_is_normal_and_never_the_same() -> None:
 
 def test_a_site_does_not_use_the_seed_and_stops_when_all_is_spent() -> None:
     made, parties = problem(), Rows(DATA, (N,))
-    algorithm = private(silent(made), made, parties, clip=1.0, noise_multiplier=1.0, rounds=3)
+    amount = {"clip": 1.0, "noise_multiplier": 1.0}
+    algorithm, noise = with_noise(silent(made), made, parties, **amount, rounds=3)
     asked = publish(algorithm.init(made.start))
     rows = [
-        RowClient(0, made, algorithm, DATA, N, 5, veil)
-        for veil in (Secret(), Secret(), simulated(5), simulated(5))
+        RowClient(0, made, algorithm, DATA, N, 5, perturbation)
+        for perturbation in (
+            SecretNoise().perturbation(noise),
+            SecretNoise().perturbation(noise),
+            simulated(noise, 5),
+            simulated(noise, 5),
+        )
     ]
     a, b, c, d = (np.asarray(row.handle("reply", asked)[-1].vectors["gradient"]) for row in rows)
     assert (c == d).all()
@@ -149,19 +172,19 @@ def test_a_site_does_not_use_the_seed_and_stops_when_all_is_spent() -> None:
     rows[0].handle("reply", asked)
     with pytest.raises(UserError, match="2 messages were accounted for"):
         rows[0].handle("reply", asked)
-    with pytest.raises(ValueError, match="needs a veil"):
-        RowClient(0, made, algorithm, DATA, N, 5)
-    assert veiled(silent(made), None, 0, 1.0)(asked, asked) is asked  # type: ignore[arg-type, comparison-overlap]
+    message = Message((), {})
+    assert simulated(None, 5).client(0, 1.0)(message, asked) is message
+    assert SecretNoise().perturbation(None).client(0, 1.0)(message, asked) is message
 
 
 def test_a_cohort_is_counted_not_guessed() -> None:
     made, parties = problem(), Rows(DATA, (10,) * 6)
     one = participation(silent(made), clients=6, cohort=2, seed=1)
-    algorithm = private(
+    _, noise = with_noise(
         one, made, parties, clip=1.0, unit="client", noise_multiplier=4.0, rounds=31, seed=1
     )
-    assert algorithm.noise is not None
-    ledger = algorithm.noise.ledger
+    ledger = noise.ledger
+    assert ledger is not None
     asked = np.zeros(6)
     for t in range(30):
         asked[
@@ -172,11 +195,10 @@ def test_a_cohort_is_counted_not_guessed() -> None:
     assert ledger.count(30) == asked.max() < 30
     assert ledger.rate == 1
     probing = participation(probe(made, B), clients=6, cohort=2, seed=1)
-    alike = private(
+    _, alike = with_noise(
         probing, made, parties, clip=1.0, unit="client", noise_multiplier=4.0, rounds=31, seed=1
     )
-    assert alike.noise is not None
-    assert alike.noise.ledger == ledger  # the same noise for probes, whatever rounds they name
+    assert alike.ledger == ledger  # the same noise for probes, whatever rounds they name
     assert ledger.report(30)["epsilon_outside"] > 0
 
 

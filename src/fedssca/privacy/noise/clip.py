@@ -10,8 +10,8 @@ length in all, and the terms' gradients keep their proportions. Values keep a bo
 each, so that what a constraint measures does not depend on how steep a sample is: the only bias is
 that of values beyond V, which the user can see and rule out.
 
-Methods that send a change of w are read through their `Frame`: the gradient that would have led
-there is clipped, so C means the same everywhere, whatever the rate and the number of steps.
+Where clients send a change of w, a `LocalChange` says how it carries a gradient: the gradient that
+would have led there is clipped, so C means the same whatever the rate and the number of steps.
 
 Parties that hold columns clip their own blocks, unseen by each other, each to C / sqrt(blocks):
 together a sample again counts at most C.
@@ -20,36 +20,43 @@ together a sample again counts at most C.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedssca.data.memory import summed
-from fedssca.methods.algorithm import Algorithm, Frame, Message, Request
+from fedssca.methods.algorithm import Algorithm, LocalChange, Message, Request
 from fedssca.problem.problem import Array, Batch, Terms
 
-__all__ = ["per_client", "per_sample"]
+__all__ = ["ReadChange", "per_client", "per_sample"]
+
+ReadChange: TypeAlias = Callable[[Request], LocalChange]
+"""A request -> how the change of w that a client sends carries a gradient."""
 
 ROOM = 4_000_000
 """Bytes of single samples' gradients that are held at a time: they stay near the processor."""
 
 
 def per_sample(
-    algorithm: Algorithm, clip: float, value_clip: float, blocks: Sequence[np.ndarray] = ()
+    algorithm: Algorithm,
+    clip: float,
+    value_clip: float,
+    blocks: Sequence[np.ndarray] = (),
+    change: ReadChange | None = None,
 ) -> Algorithm:
     """`algorithm` whose message is sum_n weight_n (clipped message of sample n).
 
-    For messages that are sums over samples. `blocks`: whose positions of w are whose, for parties
-    that hold columns.
+    For messages that are sums over samples. `blocks` are the positions of w of each party that
+    holds columns; `change` is given where clients send changes of w.
     """
     bound = clip / np.sqrt(max(len(blocks), 1))
     size = sum(map(len, blocks))
 
     def reply(terms: Terms, request: Request, batch: Batch) -> Message:
         whose = _owners(blocks, request.w) if request.w.size == size else None
-        still = _frame(algorithm, request)
+        still = change(request) if change else None
 
         def alone(sample: Batch) -> Message:
             row = jax.tree.map(lambda leaf: leaf[None], sample)
@@ -79,11 +86,17 @@ def per_sample(
     return algorithm._replace(reply=reply)
 
 
-def per_client(algorithm: Algorithm, clip: float, value_clip: float) -> Algorithm:
-    """`algorithm` whose message is N_i / N (clipped message of client i)."""
+def per_client(
+    algorithm: Algorithm, clip: float, value_clip: float, change: ReadChange | None = None
+) -> Algorithm:
+    """`algorithm` whose message is N_i / N (clipped message of client i).
+
+    Such a message is no sum over samples: it must be computed for one client at a time.
+    """
 
     def reply(terms: Terms, request: Request, batch: Batch) -> Message:
-        message, still = algorithm.reply(terms, request, batch), _frame(algorithm, request)
+        message = algorithm.reply(terms, request, batch)
+        still = change(request) if change else None
         share = batch["weight"].sum().astype(request.w.dtype) / algorithm.steps
         mean = jax.tree.map(lambda leaf: leaf / share, message)
         slopes = _centred(mean.vectors, still)
@@ -94,21 +107,17 @@ def per_client(algorithm: Algorithm, clip: float, value_clip: float) -> Algorith
             _placed(jax.tree.map(lambda leaf: factor * leaf, slopes), still, share),
         )
 
-    return algorithm._replace(reply=reply, whole=True)
+    return algorithm._replace(reply=reply)
 
 
-def _frame(algorithm: Algorithm, request: Request) -> Frame | None:
-    return algorithm.frame(request) if algorithm.frame else None
-
-
-def _centred(vectors: Any, still: Frame | None) -> Any:
+def _centred(vectors: Any, still: LocalChange | None) -> Any:
     """The gradients in vectors that may be changes of w."""
     if still is None:
         return vectors
     return jax.tree.map(lambda leaf: (leaf - still.centre) / still.unit, vectors)
 
 
-def _placed(slopes: Any, still: Frame | None, share: Array) -> Any:
+def _placed(slopes: Any, still: LocalChange | None, share: Array) -> Any:
     """The way back, for gradients that weigh `share` in all."""
     if still is None:
         return slopes

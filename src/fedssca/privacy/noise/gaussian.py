@@ -16,9 +16,9 @@ its own a. If it sees only sums, a is that of the heaviest unit, and every clien
 1 / survivors of the variance: the smallest sum that can be opened still has all of it. Parties that
 hold columns send blocks that are put side by side, not added: each adds the full noise.
 
-The noise itself comes from a `Veil`, and every runtime has its own: `simulated` from the run's
-seed, so that a run can be repeated; `Secret` from the operating system, at sites of a deployment,
-where the server knows the seed and could take such noise off again.
+The noise is a `Perturbation` of messages. In a simulation (`simulated`) it comes from the run's
+seed, so that a run can be repeated. At the sites of a deployment (`SecretNoise`) it comes from the
+operating system, because the server knows the seed and could subtract such noise again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,26 +38,44 @@ import numpy as np
 from fedssca.data.sampling import batch_indices, words
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Message, Noise, Request
-from fedssca.methods.participation import asked_in
+from fedssca.methods.algorithm import Algorithm, Message, Request
+from fedssca.methods.participation import Cohort, asked_in, cohort_of
 from fedssca.privacy.noise.accountant import ASSUMPTION, Ledger, busiest, multiplier
-from fedssca.privacy.noise.clip import per_client, per_sample
+from fedssca.privacy.noise.clip import ReadChange, per_client, per_sample
 from fedssca.problem.problem import Array, Problem
+from fedssca.rounds.perturb import Perturb, Perturbation, unperturbed
 
-__all__ = ["Secret", "Veil", "joint", "private", "simulated", "veiled"]
+__all__ = ["MessageNoise", "SecretNoise", "entropy_normal", "simulated", "with_noise"]
 
 QUIET = 3.0
 """Noise on a value over noise on a gradient, both relative to their bounds."""
 SERVER = np.zeros(1, np.int32)
-"""Whose draw a batch of parties with columns is."""
-
-Hide: TypeAlias = Callable[[Message, Request], Message]
-"""A message, and what it answers -> the message under its noise."""
-Veil: TypeAlias = Callable[[Algorithm, int, float], Hide]
-"""A method with noise, the number of a client (or block of w) and N_i / N -> what hides it."""
+"""The number under which batches of parties that hold columns are drawn."""
 
 
-def private(
+class MessageNoise(NamedTuple):
+    """The noise on the messages of a run, and the account of what it spends."""
+
+    scalar: float
+    """Standard deviation of the noise on values, for a unit that weighs 1."""
+    vector: float
+    """Standard deviation of the noise on gradients, for a unit that weighs 1."""
+    weight: Callable[[Any], Any]
+    """N_i / N -> the factor of client i's noise: how much a unit weighs in what is seen of it."""
+    ledger: Ledger | None
+    """What is spent; None where messages are clipped only and no noise is added."""
+    change: ReadChange | None = None
+    """How changes of w carry gradients, where clients send changes."""
+    separate: bool = False
+    """Messages of single clients are clipped, so that no batches of clients can be joined."""
+
+    def spread(self, request: Request) -> tuple[float, Any]:
+        """Standard deviations of values and of vectors, for a unit that weighs 1."""
+        unit = jnp.abs(self.change(request).unit) if self.change else 1.0
+        return self.scalar, self.vector * unit
+
+
+def with_noise(
     algorithm: Algorithm,
     problem: Problem,
     clients: Rows | Columns,
@@ -71,20 +90,26 @@ def private(
     seed: int = 0,
     probes: int = 0,
     survivors: int = 0,
-) -> Algorithm:
-    """`algorithm` with messages that hide one `unit`, a "sample" or a whole "client".
+    change: ReadChange | None = None,
+) -> tuple[Algorithm, MessageNoise]:
+    """`algorithm` with clipped messages, and the noise that protects one `unit`.
 
-    Give `noise_multiplier`, or `epsilon`: what `rounds` rounds and `probes` probing messages may
-    spend together; with neither, messages are clipped only. `survivors` > 0: the server sees sums
-    only, and none of fewer clients than that. A cohort is drawn before (`participation`), with the
-    same `seed`; batches of parties that hold columns are drawn from it too.
+    A unit is a "sample" or a whole "client". Give `noise_multiplier`, or `epsilon`: what `rounds`
+    rounds and `probes` probing messages may spend together; with neither, messages are clipped
+    only. `survivors` > 0 says that the server sees only sums, and none of fewer clients than that.
+    A cohort is drawn before (`participation`), with the same `seed`; batches of parties that hold
+    columns are drawn from it too. `change` is given where clients send changes of w.
+
+    Train with `simulate(problem, clients, algorithm, rounds, seed, noise=noise)`.
     """
     _check(algorithm, clients, clip, unit, noise_multiplier, epsilon, delta)
     bounds = clip, value_clip or clip
-    made = _clipped(algorithm, problem, clients, unit, bounds)
+    made = _clipped(algorithm, problem, clients, unit, bounds, change)
+    separate = unit == "client"
     if not noise_multiplier and not epsilon:
-        return made
-    rate, seen, uses = _takes_part(algorithm, clients, unit, rounds, seed)
+        return made, MessageNoise(0.0, 0.0, lambda share: share, None, change, separate)
+    cohort = cohort_of(algorithm, problem)
+    rate, seen, uses = _takes_part(algorithm, cohort, clients, unit, rounds, seed)
     most = probes + (rounds - 1 if uses is None else uses[-1])
     sigma = noise_multiplier or multiplier(epsilon, delta, rate, most)
     sizes = clients.sizes if isinstance(clients, Rows) else (clients.total,)
@@ -96,14 +121,15 @@ def private(
     weight = 1.0 if unit == "client" else 1 / algorithm.batch
     heaviest = max(sizes) / sum(sizes) * weight / math.sqrt(max(survivors, 1))
     sums_only = survivors > 0 and isinstance(clients, Rows)
-    return made._replace(
-        noise=Noise(
-            scalar=QUIET * s * bounds[1],
-            vector=s * bounds[0],
-            own=lambda share: 0 * share + heaviest if sums_only else share * weight,
-            ledger=ledger,
-        )
+    noise = MessageNoise(
+        scalar=QUIET * s * bounds[1],
+        vector=s * bounds[0],
+        weight=lambda share: 0 * share + heaviest if sums_only else share * weight,
+        ledger=ledger,
+        change=change,
+        separate=separate,
     )
+    return made, noise
 
 
 def _clipped(
@@ -112,11 +138,12 @@ def _clipped(
     clients: Rows | Columns,
     unit: str,
     bounds: tuple[float, float],
+    change: ReadChange | None,
 ) -> Algorithm:
     if unit == "client":
-        return per_client(algorithm, *bounds)
+        return per_client(algorithm, *bounds, change)
     split = problem.vertical if isinstance(clients, Columns) else None
-    return per_sample(algorithm, *bounds, () if split is None else split.blocks)
+    return per_sample(algorithm, *bounds, () if split is None else split.blocks, change)
 
 
 def _check(
@@ -142,7 +169,7 @@ def _check(
         )
     if not 0 < delta < 1:
         raise UserError(f"privacy.delta = {delta:g}: it must lie between 0 and 1, well under 1/N")
-    if unit == "sample" and not algorithm.pooled:
+    if unit == "sample" and algorithm.steps > 1:
         raise UserError(
             f"algorithm.local_steps = {algorithm.steps}: a sample is hidden in messages of one "
             'step only; use local_steps = 1, or privacy.unit = "client"'
@@ -167,7 +194,12 @@ def _check(
 
 
 def _takes_part(
-    algorithm: Algorithm, clients: Rows | Columns, unit: str, rounds: int, seed: int
+    algorithm: Algorithm,
+    cohort: Cohort | None,
+    clients: Rows | Columns,
+    unit: str,
+    rounds: int,
+    seed: int,
 ) -> tuple[float, float, tuple[int, ...] | None]:
     """How likely a unit is in a round: for the server, for others; and the busiest one's rounds.
 
@@ -182,9 +214,8 @@ def _takes_part(
         )
         return 1.0, batch / clients.total, uses
     part = 1.0 if unit == "client" else algorithm.batch / min(clients.sizes)
-    if algorithm.cohort is None:
+    if cohort is None:
         return part, part, None
-    cohort = algorithm.cohort
     asked = _count(lambda t: asked_in(t, cohort, seed), rounds, clients.count)
     return part, part * cohort.size / clients.count, asked
 
@@ -201,70 +232,54 @@ def _count(members: Callable[[Array], Array], rounds: int, total: int) -> tuple[
     return busiest(each(), total)
 
 
-def veiled(algorithm: Algorithm, veil: Veil | None, number: int, share: float) -> Hide:
-    """What a client does to its messages: nothing, unless the method has noise."""
-    if algorithm.noise is None:
-        return lambda message, request: message
-    if veil is None:
-        raise ValueError("a method with noise needs a veil: simulated(seed), or Secret() at a site")
-    return veil(algorithm, number, share)
-
-
-def simulated(seed: int) -> Veil:
+def simulated(noise: MessageNoise | None, seed: int) -> Perturbation:
     """Noise from (seed, round, client): for simulations, which must give the same bits again."""
+    if noise is None or noise.ledger is None:
+        return unperturbed._replace(separate=noise is not None and noise.separate)
 
-    made: dict[int, Any] = {}
+    @jax.jit
+    def disturb(message: Message, request: Request, number: Array, share: Array) -> Message:
+        factor = noise.weight(share)
+        return _disturbed(noise, message, request, factor, words(seed), number)
 
-    def program(algorithm: Algorithm) -> Any:
-        def hide(message: Message, request: Request, number: Array, share: Array) -> Message:
-            factor = _factor(algorithm, share)
-            return _disturbed(algorithm, message, request, factor, words(seed), number)
+    def client(number: int, share: float) -> Perturb:
+        return lambda message, request: disturb(message, request, number, share)
 
-        return jax.jit(hide)
+    def joint(total: Message, request: Request, shares: Array, seed: Any) -> Message:
+        """Noise as large as that of all clients together."""
+        each = jnp.where(shares > 0, noise.weight(shares), 0)
+        factor = jnp.sqrt(jnp.sum(jnp.square(each)))
+        return _disturbed(noise, total, request, factor, seed, -1)
 
-    def veil(algorithm: Algorithm, number: int, share: float) -> Hide:
-        hide = made.setdefault(id(algorithm.noise), program(algorithm))  # one for all clients
-        return lambda message, request: hide(message, request, number, share)
-
-    return veil
-
-
-def joint(
-    algorithm: Algorithm, total: Message, request: Request, shares: Array, seed: Any
-) -> Message:
-    """The sum of all clients' messages, with noise as large as theirs together would be.
-
-    `shares` are N_i / N of those who answer, 0 of others; `seed` as two words.
-    """
-    each = jnp.where(shares > 0, _factor(algorithm, shares), 0)
-    factor = jnp.sqrt(jnp.sum(jnp.square(each)))
-    return _disturbed(algorithm, total, request, factor, seed, -1)
+    return Perturbation(client, joint, noise.separate)
 
 
-class Secret:
-    """A `Veil` of a site in a deployment: noise from the operating system's entropy.
+class SecretNoise:
+    """The noise of one site of a deployment, from the operating system's entropy.
 
-    It gives out no more messages than the run was accounted for: what a server asks beyond that,
-    honest or not, would be spent without being counted.
+    One object serves all stages of a run. It releases no more messages than were accounted for:
+    whatever a server asks beyond that would be spent without being counted.
     """
 
     def __init__(self) -> None:
         self._sent: Counter[int] = Counter()
 
-    def __call__(self, algorithm: Algorithm, number: int, share: float) -> Hide:
-        """What hides the messages of client (or block) `number`."""
-        assert algorithm.noise is not None
-        most = algorithm.noise.ledger.planned
+    def perturbation(self, noise: MessageNoise | None) -> Perturbation:
+        """What a client does to its messages; nothing where there is no noise."""
+        if noise is None or noise.ledger is None:
+            return unperturbed
+        return unperturbed._replace(client=partial(self._client, noise, noise.ledger.planned))
 
-        def hide(message: Message, request: Request) -> Message:
+    def _client(self, noise: MessageNoise, most: int, number: int, share: float) -> Perturb:
+        def perturb(message: Message, request: Request) -> Message:
             if self._sent[number] >= most:
                 raise UserError(
                     f"privacy: {most} messages were accounted for and have been sent, no more of "
                     "them in this job: start another run"
                 )
             self._sent[number] += 1
-            scalar, vector = _spread(algorithm, request)
-            factor = float(_factor(algorithm, share))
+            scalar, vector = noise.spread(request)
+            factor = float(noise.weight(share))
 
             def add(leaf: Any, spread: Any) -> np.ndarray:
                 drawn = entropy_normal(np.shape(leaf)) * (factor * float(spread))
@@ -275,7 +290,7 @@ class Secret:
                 jax.tree.map(lambda leaf: add(leaf, vector), message.vectors),
             )
 
-        return hide
+        return perturb
 
 
 def entropy_normal(shape: tuple[int, ...]) -> np.ndarray:
@@ -289,28 +304,15 @@ def entropy_normal(shape: tuple[int, ...]) -> np.ndarray:
     return both[:count].reshape(shape)
 
 
-def _factor(algorithm: Algorithm, share: Any) -> Any:
-    assert algorithm.noise is not None
-    return algorithm.noise.own(share)
-
-
-def _spread(algorithm: Algorithm, request: Request) -> tuple[float, Any]:
-    """Standard deviations of values and vectors, for a unit that weighs 1."""
-    noise = algorithm.noise
-    assert noise is not None
-    unit = jnp.abs(algorithm.frame(request).unit) if algorithm.frame else 1.0
-    return noise.scalar, noise.vector * unit
-
-
 def _disturbed(
-    algorithm: Algorithm, message: Message, request: Request, factor: Any, seed: Any, number: Any
+    noise: MessageNoise, message: Message, request: Request, factor: Any, seed: Any, number: Any
 ) -> Message:
     """Noise that is a function of (seed, round, the point asked for, number)."""
     key = jax.random.wrap_key_data(jnp.asarray(seed), impl="threefry2x32")
     # Probes ask for one round several times: the point tells them apart.
     for word in (request.round, number, _digest(request.w)):
         key = jax.random.fold_in(key, jnp.asarray(word).astype(jnp.uint32))
-    scalar, vector = _spread(algorithm, request)
+    scalar, vector = noise.spread(request)
     leaves, shape = jax.tree.flatten(message)
     values = len(jax.tree.leaves(message.scalars))
     out = [

@@ -95,11 +95,10 @@ def _noises(noise: Noise | None, example: Noise, name: str) -> list[tuple[Noise 
 
 def _crowd(scene: Scene, clients: Rows) -> list[int]:
     """The clients of round 1."""
-    cohort = scene.algorithm.cohort
-    if cohort is None:
+    turnout = scene.algorithm.request(scene.algorithm.init(scene.problem.start)).turnout
+    if not turnout:
         return list(range(clients.count))
-    asked = scene.algorithm.request(scene.algorithm.init(scene.problem.start)).turnout.asked
-    return sorted(int(number) for number in np.asarray(asked))
+    return sorted(int(number) for number in np.asarray(turnout.asked))
 
 
 def gradients_seen(scene: Scene, sight: Sight, rounds: int = 8) -> tuple[View, Count, Membership]:

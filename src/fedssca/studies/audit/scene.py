@@ -243,11 +243,11 @@ def set_up(config: Config) -> Scene:
 
 def _noise(config: Config, dataset: Dataset, clients: Rows | Columns) -> Noise | None:
     """What [privacy] comes to for this run; what cannot be is a UserError."""
-    asked = plan(config, dataset, clients).algorithm.noise
+    asked = plan(config, dataset, clients).noise
     said = config.privacy
     if not said.clip:
         return None
-    return Noise(said.clip, asked.ledger.sigma if asked else 0.0, said.unit)
+    return Noise(said.clip, asked.ledger.sigma if asked and asked.ledger else 0.0, said.unit)
 
 
 def _point(problem: Problem) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from fedssca.methods.participation import cohort_of
 from fedssca.run.privacy import hides_sums
 from fedssca.studies.audit.count import Count
 from fedssca.studies.audit.membership import Membership
@@ -87,7 +88,8 @@ def _remedy(scene: Scene, sight: Sight, found: Count, units: int) -> str:
         wanted = units + 1
         batch = "" if found.rows > units else f"algorithm.batch >= {wanted}, and "
         return f"{batch}{noise}: a secure sum does not hide blocks that parties send alone"
-    count = scene.algorithm.cohort.size if scene.algorithm.cohort else scene.clients.count
+    cohort = cohort_of(scene.algorithm, scene.problem)
+    count = cohort.size if cohort else scene.clients.count
     alone = len(sight.clients) == 1
     if alone and count > 1 and not hides_sums(scene.config):
         total = found.rows * count

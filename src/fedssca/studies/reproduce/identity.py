@@ -21,6 +21,7 @@ from fedssca.evaluate.evaluator import evaluator
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.methods.schedule import Schedule
 from fedssca.problem.problem import Array, Batch, Problem, Terms
+from fedssca.rounds.perturb import unperturbed
 from fedssca.run.build import Job, engine_of
 from fedssca.run.schema import StepSettings
 
@@ -72,7 +73,8 @@ def against_momentum(
     )
     pair = [job.algorithm, other]
     made = engine_of(config)
-    engines = [made(job.problem, job.clients, method, config.run.seed) for method in pair]
+    seed = config.run.seed
+    engines = [made(job.problem, job.clients, method, seed, unperturbed) for method in pair]
     states = [method.init(job.problem.start) for method in pair]
     judge = evaluator(job.problem, job.clients, None)
     rows: list[Row] = []

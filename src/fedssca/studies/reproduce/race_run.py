@@ -30,6 +30,7 @@ from fedssca.data import Dataset, Rows
 from fedssca.errors import UserError
 from fedssca.evaluate.evaluator import Evaluator, evaluator
 from fedssca.evaluate.traffic import traffic
+from fedssca.privacy.noise.gaussian import simulated
 from fedssca.run.build import build, engine_of, load_dataset
 from fedssca.run.config import Config, parse, render
 from fedssca.run.schema import AlgorithmSettings
@@ -100,8 +101,8 @@ def work(item: Item) -> Record:
         warnings.simplefilter("ignore")  # these step sizes break the theorems' conditions
         rows, judge = stage(_plain(config, item.data_seed), item.hold_out)
         job = build(_fitting(config, rows), rows)
-        make = engine_of(config)
-        engine = make(job.problem, job.clients, job.algorithm, config.run.seed)
+        make, seed = engine_of(config), config.run.seed
+        engine = make(job.problem, job.clients, job.algorithm, seed, simulated(job.noise, seed))
         state, end = job.algorithm.init(job.problem.start), "rounds"
         curve: list[list[float]] = []
         for at in looks(config.algorithm.rounds):

@@ -1,0 +1,102 @@
+"""From a config, whose names and ranges the schema has resolved, to the objects of a run:
+
+data        load the rows, and share them out to the clients
+pose        the problem: model, objective, limits
+calibrate   step sizes that were left open, found by probing the clients
+choose      the method, in cohorts and with noise where the config asks for them
+engine      where the rounds happen
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+from fedssca.data import Columns, Dataset, Rows
+from fedssca.methods.algorithm import Algorithm
+from fedssca.privacy.noise.gaussian import MessageNoise
+from fedssca.problem.problem import Problem
+from fedssca.rounds.check import check_fit
+from fedssca.run.build.calibrate import calibrated, probing
+from fedssca.run.build.choose import in_cohorts, method_of
+from fedssca.run.build.data import load_dataset, share_out
+from fedssca.run.build.engine import RUNTIMES, Engine, engine_of
+from fedssca.run.build.pose import model_of, problem_of
+from fedssca.run.config import Config
+from fedssca.run.privacy import check_columns, noise_of
+
+__all__ = [
+    "RUNTIMES",
+    "Engine",
+    "Job",
+    "build",
+    "engine_of",
+    "load_dataset",
+    "model_of",
+    "plan",
+    "probing",
+    "problem_of",
+    "share_out",
+]
+
+
+class Job(NamedTuple):
+    """All parts of a run; `config` has everything that was left open filled in."""
+
+    config: Config
+    dataset: Dataset
+    clients: Rows | Columns
+    problem: Problem
+    algorithm: Algorithm
+    noise: MessageNoise | None = None
+    """Clipping and noise of the messages; None where the run asks for neither."""
+
+
+def build(
+    config: Config,
+    dataset: Dataset | None = None,
+    clients: Rows | Columns | None = None,
+    engine: Engine | None = None,
+) -> Job:
+    """Load, share, pose, calibrate, choose: the parts of a run from its resolved config.
+
+    With `dataset` given nothing is loaded: its rows stand in for those that the config names. With
+    `clients` given nothing is shared out, and `engine` probes them in place of the config's
+    runtime.
+    """
+    dataset = dataset or load_dataset(config)
+    clients = clients or share_out(config.data, dataset, config.run.seed)
+    problem = problem_of(config, dataset, clients)
+    config = calibrated(config, problem, clients, engine or engine_of(config))
+    return _job(config, dataset, clients, problem)
+
+
+def plan(config: Config, dataset: Dataset, clients: Rows | Columns) -> Job:
+    """The same with step sizes as they are: nothing is probed, and warnings are left to `build`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _job(config, dataset, clients, problem_of(config, dataset, clients))
+
+
+def _job(config: Config, dataset: Dataset, clients: Rows | Columns, problem: Problem) -> Job:
+    method = method_of(config, problem)
+    algorithm = in_cohorts(config, clients, method.algorithm)
+    check_fit(problem, clients, algorithm)
+    probes = config.algorithm.probes
+    algorithm, noise = noise_of(config, problem, clients, algorithm, method.change, probes)
+    if isinstance(clients, Columns):
+        check_columns(config, problem, clients)
+        if clients.collection == "open":
+            _warn_open(problem)
+    return Job(config, dataset, clients, problem, algorithm, noise)
+
+
+def _warn_open(problem: Problem) -> None:
+    """The one-step collection of the paper sends the Jacobian of h_i: with h_i linear, the data."""
+    linear = problem.vertical is not None and problem.vertical.linear
+    what = "its rows of x, as they are" if linear else "the Jacobian of its first layer"
+    warnings.warn(
+        f'data.collection = "open": every party sends the server {what}; '
+        'use "exchange" where features are private',
+        stacklevel=4,
+    )

@@ -1,0 +1,128 @@
+"""Step sizes that were left open, found by probing the clients before round 1."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from fedssca.data import Columns, Rows, Streams
+from fedssca.methods.algorithm import Algorithm
+from fedssca.methods.calibrate import PROBES, StepSizes, calibrate, probe
+from fedssca.methods.participation import cohort_of, participation
+from fedssca.methods.steered import steered_ssca
+from fedssca.privacy.noise.gaussian import MessageNoise, simulated
+from fedssca.problem.problem import Problem
+from fedssca.rounds.fused import Fused
+from fedssca.run.build.choose import in_cohorts, one_gradient
+from fedssca.run.build.engine import Engine
+from fedssca.run.privacy import noise_deviation, noise_of
+from fedssca.run.schema import Config, StepSettings
+
+__all__ = ["auto", "calibrated", "probing"]
+
+Wrap = Callable[[Algorithm], tuple[Algorithm, MessageNoise | None]]
+"""The probing rounds -> the same in cohorts and with noise, where the run itself has them."""
+
+
+def auto(
+    problem: Problem,
+    clients: Rows | Columns | Streams,
+    *,
+    batch: int,
+    rounds: int,
+    seed: int = 0,
+    cohort: int = 0,
+    dropout: float = 0.0,
+) -> Algorithm:
+    """The algorithm that `fedssca run` uses when no step sizes are given.
+
+    With `cohort` > 0 that many clients are asked per round, and each stays silent with probability
+    `dropout`. Step sizes for `Streams` come from their held-out rows; no row of theirs is used up.
+    """
+
+    def asked(algorithm: Algorithm) -> Algorithm:
+        if not cohort:
+            return algorithm
+        return participation(
+            algorithm, clients=clients.count, cohort=cohort, seed=seed, dropout=dropout
+        )
+
+    if isinstance(clients, Streams):
+        held, size = (
+            clients.check,
+            min(batch * clients.count // clients.check.count, *clients.check.sizes),
+        )
+        steps = _found(problem, held, size, rounds, seed, Fused, lambda probe: (probe, None))
+    else:
+        steps = _found(
+            problem, clients, batch, rounds, seed, Fused, lambda probe: (asked(probe), None)
+        )
+    return asked(steered_ssca(problem, batch=batch, rounds=rounds, **steps._asdict()))
+
+
+def calibrated(config: Config, problem: Problem, clients: Rows | Columns, engine: Engine) -> Config:
+    """The config with the step sizes that it left open."""
+    chosen = config.algorithm
+    wanted = [chosen.rho, chosen.gamma, chosen.tau]
+    if one_gradient(config) and problem.constraints:
+        wanted.append(chosen.opening)
+    if chosen.name != "ssca" or None not in wanted:
+        return config
+    if chosen.batch <= (min(clients.sizes) if isinstance(clients, Rows) else clients.total):
+        given = {"rho": chosen.rho, "gamma": chosen.gamma}
+        found = _found(
+            problem,
+            clients,
+            chosen.batch,
+            chosen.rounds,
+            config.run.seed,
+            engine,
+            lambda algorithm: probing(config, problem, clients, algorithm),
+            **{name: step.a for name, step in given.items() if step},
+        )
+        chosen = dataclasses.replace(
+            chosen,
+            rho=chosen.rho or StepSettings(found.rho.a, warm=True),
+            gamma=chosen.gamma
+            or StepSettings(found.gamma.a, rise=found.gamma.rise, cool=found.gamma.cool),
+            tau=list(found.tau) if chosen.tau is None else chosen.tau,
+            opening=list(found.opening) if chosen.opening is None else chosen.opening,
+            probes=PROBES,
+        )
+    return dataclasses.replace(config, algorithm=chosen)
+
+
+def probing(
+    config: Config, problem: Problem, clients: Rows | Columns, algorithm: Algorithm
+) -> tuple[Algorithm, MessageNoise | None]:
+    """The probing rounds in cohorts and with noise, where the run itself has them.
+
+    Warnings are left to the run, which gives the same ones.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        asked = in_cohorts(config, clients, algorithm)
+        return noise_of(config, problem, clients, asked, None, PROBES)
+
+
+def _found(
+    problem: Problem,
+    clients: Rows | Columns,
+    batch: int,
+    rounds: int,
+    seed: int,
+    engine: Engine,
+    wrap: Wrap,
+    **given: Any,
+) -> StepSizes:
+    """Probe the clients wherever their rounds happen, under the conditions of the run."""
+
+    def runtime(algorithm: Algorithm) -> Any:
+        asked, noise = wrap(algorithm)
+        return engine(problem, clients, asked, seed, simulated(noise, seed))
+
+    asked, noise = wrap(probe(problem, batch))
+    deviation = noise_deviation(noise, cohort_of(asked, problem), clients)
+    return calibrate(problem, batch, rounds, runtime, noise=deviation, **given)

@@ -1,0 +1,49 @@
+"""The data of a run: loaded as its config says, and shared out to its clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample, load
+from fedssca.run.schema import Config, DataSettings
+
+__all__ = ["load_dataset", "share_out"]
+
+
+def load_dataset(config: Config) -> Dataset:
+    """The data that a config names, with the columns that its constraints ask for."""
+    data, seed = config.data, config.run.seed
+    wanted = [entry.column for entry in config.problem.constraint if entry.column]
+    return load(
+        None if data.path else data.name,
+        path=data.path or None,
+        directory=Path(data.dir) if data.dir else None,
+        label=data.label or None,
+        test_fraction=data.test_fraction,
+        seed=seed,
+        keep=list(dict.fromkeys([*data.keep, *wanted])) if data.path else data.keep,
+    )
+
+
+def share_out(data: DataSettings, dataset: Dataset, seed: int) -> Rows | Columns:
+    """The training rows (or their features) given out to clients, as the config says."""
+    sizes = [int(s) if s.is_integer() else s for s in data.sizes] or None
+    if data.split == "sample":
+        return by_sample(
+            dataset.train,
+            data.clients,
+            data.partition,
+            seed=seed,
+            concentration=data.concentration,
+            sizes=sizes,
+            classes_per_client=data.classes_per_client,
+        )
+    return by_feature(
+        dataset.train,
+        data.clients,
+        "contiguous" if data.partition == "iid" else data.partition,
+        seed=seed,
+        sizes=sizes,
+        label_holder=data.label_holder if data.label_holder >= 0 else None,
+        collection=data.collection,
+    )

@@ -1,0 +1,54 @@
+"""The problem of a run: model, objective and limits as its config says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedssca.data import Columns, Dataset, Rows
+from fedssca.problem.constraints import Constraint, from_config
+from fedssca.problem.models import classifier, linear, mlp
+from fedssca.problem.problem import Problem
+from fedssca.run.schema import Config, ConstraintSettings
+
+__all__ = ["model_of", "problem_of"]
+
+
+def problem_of(
+    config: Config,
+    dataset: Dataset,
+    clients: Rows | Columns,
+    features: Sequence[np.ndarray] | None = None,
+) -> Problem:
+    """The problem that a config names; `features`: for parties with these columns in any case."""
+    blocks = clients.blocks if isinstance(clients, Columns) else None
+    return classifier(
+        model_of(config, dataset),
+        [c for entry in config.problem.constraint for c in _limits(entry, dataset, clients)],
+        objective=config.problem.objective,
+        l2=config.problem.l2,
+        features=blocks if features is None else features,
+        seed=config.run.seed,
+    )
+
+
+def model_of(config: Config, dataset: Dataset) -> Any:
+    """The network that a config names, for this data."""
+    width, model = dataset.train["x"].shape[1], config.model
+    shape: dict[str, Any] = {"scale": dataset.scale, "dtype": config.run.precision}
+    table = {
+        "mlp": lambda: mlp(width, model.hidden, dataset.classes, model.activation, **shape),
+        "linear": lambda: linear(width, dataset.classes, **shape),
+    }
+    return table[model.name]()
+
+
+def _limits(
+    entry: ConstraintSettings, dataset: Dataset, clients: Rows | Columns
+) -> list[Constraint]:
+    options = {"positive": entry.positive, "column": entry.column, "sharpness": entry.sharpness}
+    given = {name: value for name, value in options.items() if value is not None}
+    sizes = clients.sizes if isinstance(clients, Rows) else None
+    return from_config(entry.kind, entry.limit, given, clients.beside(), dataset.classes, sizes)
