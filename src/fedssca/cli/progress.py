@@ -72,10 +72,17 @@ class ProgressLine:
         """Say what is being prepared; the bar is not there yet."""
         self._status.update(escape(text))
 
-    def update(self, done: float, numbers: str = "", **changes: Any) -> None:
-        """Show the bar at `done`; `changes` are other fields of the bar (description, total)."""
+    def update(
+        self,
+        done: float,
+        numbers: str = "",
+        *,
+        total: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Show the bar at `done` with a few numbers; None keeps the total and the name."""
         self._start_bar()
-        self._bar.update(self._task, completed=done, numbers=numbers, **changes)
+        self._bar.update(self._task, completed=done, numbers=numbers, total=total, description=name)
 
     def advance(self, steps: float) -> None:
         """Show the bar `steps` further on."""

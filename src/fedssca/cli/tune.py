@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from fedssca.cli.options import Json, Quiet, Settings, new_app, progress_console, read_config
+from fedssca.cli.progress import ProgressLine
 from fedssca.system import starting_up
 
 __all__ = ["app"]
@@ -45,15 +50,15 @@ def tune(
     never used. The same command continues a search that was stopped.
     """
     with starting_up():
-        from fedssca.run.tune_session import print_search, tune_into
+        from fedssca.run.tune_session import tune_into
 
     config = read_config(file, settings)
     names = None if methods is None else [n.strip() for n in methods.split(",") if n.strip()]
     folder = out or Path("runs") / f"tune-{file.stem}"
-    console = progress_console(quiet, as_json)
     seed = config.run.seed if seed is None else seed
     try:
-        found = tune_into(folder, config, names, trials, seed, console, resume)
+        with ProgressLine(progress_console(quiet, as_json), "the first trial") as line:
+            found = tune_into(folder, config, names, trials, seed, line, resume)
     except KeyboardInterrupt:
         if (folder / "trials.jsonl").exists():
             print(f"stopped; finished trials are in {folder}: same command again", file=sys.stderr)
@@ -63,4 +68,39 @@ def tune(
     if as_json:
         print(json.dumps(found))
     elif not quiet:
-        print_search(found)
+        _print_search(found)
+
+
+def _print_search(found: dict[str, Any]) -> None:
+    """Print the best trial of every method in 80 columns, and where the files are."""
+    limits, norm = found["constrained"], found["objective"] == "norm"
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("method", no_wrap=True)
+    for heading in ("trials", "kept", "|w|²" if norm else "val. cost", "val. acc."):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("settings", overflow="fold")
+    for name, trial in found["best"].items():
+        settings = " ".join(f"{k.split('.', 1)[1]}={v:g}" for k, v in trial["settings"].items())
+        ended = not trial["diverged"]
+        miss = trial["violation"] or 0.0
+        kept = "[green]yes[/]" if trial["feasible"] else f"[red]NO[/], by {miss:.2g}"
+        table.add_row(
+            name,
+            str(found["trials_per_method"]),
+            kept if limits and ended else "-",
+            f"{trial['objective']:.4g}" if ended else "[red]diverged[/]",
+            f"{trial['validation_accuracy']:.2%}" if ended else "-",
+            settings or "automatic",
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    lost = dict.fromkeys(found["best"], 0)
+    for trial in found["trials"]:
+        lost[trial["method"]] += bool(trial["diverged"])
+    if any(lost.values()):
+        counts = ", ".join(f"{name} {count}" for name, count in lost.items() if count)
+        console.print(f"diverged trials: {counts}", soft_wrap=True)
+    out = escape(found["out"])
+    console.print(
+        f"saved in {out}; continue with: fedssca run {out}/best-METHOD.toml", soft_wrap=True
+    )

@@ -19,20 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from fedssca.data import Dataset
 from fedssca.errors import UserError
 from fedssca.run.build import load_dataset
 from fedssca.run.config import Config, absolute, render
+from fedssca.run.progress import ProgressDisplay
 from fedssca.run.record import RunDirectory, versions
 from fedssca.run.tune import HELD_OUT, Trial, best, choose_methods, draw, reusable, settled, tune
 
-__all__ = ["print_search", "tune_into"]
+__all__ = ["tune_into"]
 
 Row = dict[str, Any]
 
@@ -110,10 +106,10 @@ def tune_into(
     methods: Sequence[str] | None,
     trials: int,
     seed: int,
-    console: Console,
+    progress: ProgressDisplay,
     resume: bool = False,
 ) -> Row:
-    """Tune with a progress bar and fill the folder `out`; returns what tune.json holds.
+    """Tune and fill the folder `out`; returns what tune.json holds.
 
     Finished trials in `out` are used again; those of another config, seed or data are refused.
     """
@@ -124,25 +120,26 @@ def tune_into(
         raise UserError(f"--resume: {out} holds no search (no trials.jsonl in it): check the path")
     dataset = load_dataset(config)
     folder = Folder(out, _key(config, dataset, seed))
-    screen = Screen(console, plan, reusable(plan, folder.trials), config.algorithm.rounds, left_out)
-
+    known = reusable(plan, folder.trials)
+    tell = TrialProgress(progress, plan, known, config.algorithm.rounds)
+    for note in left_out:
+        progress.note(note)
     try:
         folder.create()
         with _stoppable() as check:
 
             def keep(trial: Trial) -> None:
                 folder.add(trial)
-                screen.ended(trial)
+                tell.ended(trial)
                 check()
 
             def show(row: Row) -> None:
                 check()
-                screen.row(row)
+                tell.row(row)
 
             options: Row = {"dataset": dataset, "earlier": folder.trials, "on_row": show}
             done = tune(config, chosen, trials, seed, keep, **options)
     finally:
-        screen.stop()
         folder.discard()
     winners = best(done)
     for name, trial in winners.items():
@@ -203,92 +200,35 @@ def _key(config: Config, dataset: Dataset, seed: int) -> str:
     return digest.hexdigest()
 
 
-class Screen:
-    """Progress over the whole plan, with the time that is left."""
+class TrialProgress:
+    """Tells the progress of a search: trials that are done, and the best one of each method."""
 
     def __init__(
         self,
-        console: Console,
+        progress: ProgressDisplay,
         plan: Sequence[Trial],
         known: dict[tuple[str, int], Trial],
         rounds: int,
-        notes: Sequence[str],
     ) -> None:
-        self._console, self._notes = console, notes
+        self._progress, self._total, self._numbers = progress, len(plan), ""
         self._ahead = [t for t in plan if (t.method, t.number) not in known]
         self._seen = list(known.values())
         self._last = max(rounds - 1, 1)
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=12),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[numbers]}", markup=False),
-            TimeRemainingColumn(compact=True),
-            console=console,
-        )
-        self._task = self._bar.add_task("", total=len(plan), completed=len(known), numbers="")
-        self._status = console.status("preparing the first trial")
-        self._status.start()
 
     def row(self, row: Row) -> None:
-        """A trial is under way; the first sign of life brings notes and bar: bad input is over."""
-        if not self._bar.live.is_started:
-            self._status.stop()
-            for note in self._notes:
-                self._console.print(f"[yellow]note:[/] {escape(note)}", highlight=False)
-            self._bar.start()
-        now = self._ahead[0]
-        self._bar.update(
-            self._task,
-            completed=len(self._seen) + row["round"] / self._last,
-            description=f"{now.method} {now.number}",
-        )
+        """Take a row of the trial that is being trained."""
+        self._tell(len(self._seen) + row["round"] / self._last, self._ahead[0])
 
     def ended(self, trial: Trial) -> None:
-        """A trial is finished."""
+        """Take a finished trial."""
         self._ahead.pop(0)
         self._seen.append(trial)
         leader = best(self._seen)[trial.method]
-        numbers = "diverged" if leader.diverged else f"best {leader.objective:.4g}"
+        self._numbers = "diverged" if leader.diverged else f"best {leader.objective:.4g}"
         if leader.violation:
-            numbers += f", limits broken by {leader.violation:.2g}"
-        self._bar.update(self._task, completed=len(self._seen), numbers=numbers)
+            self._numbers += f", limits broken by {leader.violation:.2g}"
+        self._tell(len(self._seen), trial)
 
-    def stop(self) -> None:
-        """Leave the terminal as it was."""
-        self._status.stop()
-        if self._bar.live.is_started:
-            self._bar.stop()
-
-
-def print_search(found: Row) -> None:
-    """The best trial of every method in 80 columns, and where the files are."""
-    limits, norm = found["constrained"], found["objective"] == "norm"
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("method", no_wrap=True)
-    for heading in ("trials", "kept", "|w|²" if norm else "val. cost", "val. acc."):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("settings", overflow="fold")
-    for name, trial in found["best"].items():
-        settings = " ".join(f"{k.split('.', 1)[1]}={v:g}" for k, v in trial["settings"].items())
-        ended = not trial["diverged"]
-        miss = trial["violation"] or 0.0
-        kept = "[green]yes[/]" if trial["feasible"] else f"[red]NO[/], by {miss:.2g}"
-        table.add_row(
-            name,
-            str(found["trials_per_method"]),
-            kept if limits and ended else "-",
-            f"{trial['objective']:.4g}" if ended else "[red]diverged[/]",
-            f"{trial['validation_accuracy']:.2%}" if ended else "-",
-            settings or "automatic",
-        )
-    console = Console(highlight=False)
-    console.print(table)
-    lost = dict.fromkeys(found["best"], 0)
-    for trial in found["trials"]:
-        lost[trial["method"]] += bool(trial["diverged"])
-    if any(lost.values()):
-        counts = ", ".join(f"{name} {count}" for name, count in lost.items() if count)
-        console.print(f"diverged trials: {counts}", soft_wrap=True)
-    out = escape(found["out"])
-    console.print(f"saved in {out}; go on with: fedssca run {out}/best-METHOD.toml", soft_wrap=True)
+    def _tell(self, done: float, trial: Trial) -> None:
+        name = f"{trial.method} {trial.number}"
+        self._progress.update(done, self._numbers, total=self._total, name=name)
