@@ -12,6 +12,7 @@ import pytest
 
 from fedssca.system import keep_compiled_programs
 from tests.browser_helpers import MISSING
+from tests.leftovers import Leftovers
 
 keep_compiled_programs(
     Path(__file__).parents[1] / ".pytest_cache" / "compiled"
@@ -54,6 +55,43 @@ def by_hand() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
         return -np.log(chance[np.arange(len(x)), y]), np.concatenate([top, bottom], axis=1)
 
     return losses
+
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture(scope="session")
+def leftovers() -> Iterator[Leftovers]:
+    """The processes that tests start; when the session ends, in whatever way, they end with it."""
+    found = Leftovers()
+    yield found
+    found.close()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _module_leaves_no_process(request: pytest.FixtureRequest, leftovers: Leftovers) -> Any:
+    with leftovers.none_stays(lambda: request.node.stash.get(FAILED, False)):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _test_leaves_no_process(request: pytest.FixtureRequest, leftovers: Leftovers) -> Any:
+    """Tests of real deployments share one: what they start is looked for after their module."""
+    if request.node.get_closest_marker("processes"):
+        yield
+    else:
+        with leftovers.none_stays(lambda: request.node.stash.get(FAILED, False)):
+            yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Note on a test and on its module that it failed."""
+    report = yield
+    if report.failed:
+        for node in item.listchain():
+            node.stash[FAILED] = True
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
