@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from fedssca.cli import main as cli
 
@@ -47,29 +42,6 @@ checkpoint_every = 10
 """
 
 
-COMPILED = tempfile.TemporaryDirectory(prefix="fedssca-tests-")
-SETTINGS: dict[str, Any] = {
-    "jax_compilation_cache_dir": COMPILED.name,
-    "jax_persistent_cache_min_compile_time_secs": 0,
-    "jax_persistent_cache_min_entry_size_bytes": -1,
-}
-
-
-@contextmanager
-def compiled_once() -> Iterator[None]:
-    """Programs that several tests need are compiled once: a run takes 0.4 s instead of 2 s."""
-    before = {name: getattr(jax.config, name) for name in SETTINGS}
-    try:
-        for name, value in SETTINGS.items():
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
-        yield
-    finally:
-        for name, value in before.items():
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
-
-
 class Outcome(NamedTuple):
     code: int
     out: str
@@ -89,7 +61,7 @@ class Shell:
     def __call__(self, *arguments: object) -> Outcome:
         self._patch.setattr(sys, "argv", ["fedssca", *map(str, arguments)])
         self._capture.readouterr()
-        with compiled_once(), pytest.raises(SystemExit) as end:
+        with pytest.raises(SystemExit) as end:
             cli.main()
         seen = self._capture.readouterr()
         return Outcome(int(end.value.code or 0), seen.out, seen.err)
@@ -121,8 +93,7 @@ def process(*arguments: object, **options: Any) -> subprocess.Popen[str]:
     """`fedssca ...` in a process of its own."""
     command = [sys.executable, "-m", "fedssca", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    compiled = {name.upper(): str(value) for name, value in SETTINGS.items()}
-    return subprocess.Popen(command, **pipes, **({"env": os.environ | compiled} | options))
+    return subprocess.Popen(command, **pipes, **options)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ def test_an_orphan_is_killed(leftovers: Leftovers, failed: bool) -> None:
             subprocess.run([sys.executable, "-c", ORPHAN], check=True)
     else:
         with (
-            pytest.raises(AssertionError, match="still running:\n  .*: sleep 1000"),
+            pytest.raises(AssertionError, match=r"still running:\n  .*: sleep 1000"),
             leftovers.none_stays(lambda: False, grace=0),
         ):
             subprocess.run([sys.executable, "-c", ORPHAN], check=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from fedssca.deploy.share import site_names
 from fedssca.errors import UserError
 from fedssca.rounds.codec import decode, encode
 from fedssca.run.config import parse
-from tests.cli_helpers import compiled_once
 from tests.deploy.loopback import RUN, Loopback, Tamper, parties
 from tests.deploy.test_sites import BASE, COLUMNS, table, write
 
@@ -25,12 +24,6 @@ CONFIG = parse(BASE, [*COLUMNS, "data.label_holder=0"])
 BLOCKS = (["id", "age", "y"], ["id", "size"], ["id", "town"])
 ROWS = 40
 """That all have."""
-
-
-@pytest.fixture(autouse=True)
-def quick() -> Iterator[None]:
-    with compiled_once():
-        yield
 
 
 def site_files(folder: Path, rows: list[list[int]], new: list[list[int]]) -> list[Path]:

@@ -21,7 +21,7 @@ from fedssca.methods.ssca import ssca
 from fedssca.problem.custom import custom_problem
 from fedssca.problem.problem import Array, Problem
 from fedssca.run.simulate import Checkpoint, simulate
-from tests.cli_helpers import Shell, compiled_once
+from tests.cli_helpers import Shell
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -312,8 +312,7 @@ def test_the_default_run_keeps_its_limit(tmp_path: Path) -> None:
     from fedssca.run.execute import execute
 
     config = parse(embedded_default())
-    with compiled_once():
-        found = execute(config, tmp_path / "run")
+    found = execute(config, tmp_path / "run")
     (limit,) = found["certificate"]["constraints"]
     assert found["feasible"]
     assert found["notes"] == []

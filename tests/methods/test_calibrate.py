@@ -26,7 +26,6 @@ from fedssca.run.config import Config, parse
 from fedssca.run.execute import execute, load_config
 from fedssca.run.record import RunDirectory
 from fedssca.run.schema import StepSettings
-from tests.cli_helpers import compiled_once
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -128,8 +127,7 @@ OPEN += ["problem.constraint=[{kind='loss', limit=0.5}]", "run.checkpoint_every=
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:
     config, out = parse("", OPEN), tmp_path_factory.mktemp("calibrated") / "run"
-    with compiled_once():
-        execute(config, out)
+    execute(config, out)
     return config, out
 
 
@@ -160,11 +158,10 @@ def test_a_resumed_run_does_not_calibrate_again(
         if row["round"] == 20:
             raise KeyboardInterrupt
 
-    with compiled_once():
-        with pytest.raises(KeyboardInterrupt):
-            execute(given, out, on_row=dies)
-        monkeypatch.setattr(building, "calibrate", lambda *_: pytest.fail("calibrated again"))
-        end = execute(load_config(out), out, resume=True)
+    with pytest.raises(KeyboardInterrupt):
+        execute(given, out, on_row=dies)
+    monkeypatch.setattr(building, "calibrate", lambda *_: pytest.fail("calibrated again"))
+    end = execute(load_config(out), out, resume=True)
     assert (out / "config.toml").read_text() == (unbroken / "config.toml").read_text()
     before = json.loads((unbroken / "result.json").read_text())
     assert end["certificate"] == before["certificate"]
@@ -173,8 +170,7 @@ def test_a_resumed_run_does_not_calibrate_again(
 
 def test_what_is_given_stays() -> None:
     gamma = "algorithm.gamma={a=0.2, cool=0.5}"
-    with compiled_once():
-        job = build(parse("", [*OPEN, "algorithm.tau=0.5", gamma]))
+    job = build(parse("", [*OPEN, "algorithm.tau=0.5", gamma]))
     assert job.config.algorithm.tau == 0.5
     assert job.config.algorithm.gamma == StepSettings(0.2, cool=0.5)
     assert job.config.algorithm.rho.warm

@@ -28,7 +28,7 @@ from fedssca.run.tune import (
     settled,
     tune,
 )
-from tests.cli_helpers import Shell, compiled_once, files
+from tests.cli_helpers import Shell, files
 
 FREE = """
 [data]
@@ -190,8 +190,7 @@ def test_sizes_shrink_with_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_python_api_with_a_diverged_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SPACES, "sgd", (Range("algorithm.rate.a", 1e29, 1e30),))
     seen: list[Trial] = []
-    with compiled_once():
-        trials = tune(parse(FREE, ["problem.l2=1.0"]), ["momentum", "sgd"], 1, 0, seen.append)
+    trials = tune(parse(FREE, ["problem.l2=1.0"]), ["momentum", "sgd"], 1, 0, seen.append)
     assert trials == seen
     ended, lost = trials
     assert lost.diverged.startswith("training diverged")

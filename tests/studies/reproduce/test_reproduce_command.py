@@ -18,7 +18,7 @@ from fedssca.studies.reproduce.cache import Cache
 from fedssca.studies.reproduce.experiment import read
 from fedssca.studies.reproduce.plan import plan
 from fedssca.studies.reproduce.workers import work_off
-from tests.cli_helpers import SETTINGS, Shell, files, one_line, process
+from tests.cli_helpers import Shell, files, one_line, process
 from tests.studies.reproduce.reproduce_helpers import TINY, tiny
 
 LONG = TINY.replace("rounds = 12", "rounds = 400000")
@@ -26,8 +26,6 @@ LONG = TINY.replace("rounds = 12", "rounds = 400000")
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Shell:
-    for name, value in SETTINGS.items():
-        monkeypatch.setenv(name.upper(), str(value))  # for the workers
     return Shell(tmp_path, monkeypatch, capsys)
 
 

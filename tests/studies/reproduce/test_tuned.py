@@ -10,7 +10,7 @@ import pytest
 from fedssca.studies.reproduce.experiment import Statement, read
 from fedssca.studies.reproduce.race import FEATURE, LONG, SAMPLE, TARGETS, Entry, Outcome
 from fedssca.studies.reproduce.tuned import entries, families, opinion
-from tests.cli_helpers import SETTINGS, Shell
+from tests.cli_helpers import Shell
 from tests.studies.reproduce.reproduce_helpers import curve, measured, tiny
 
 
@@ -66,8 +66,6 @@ def test_other_statements_have_no_second_opinion() -> None:
 def test_the_command_tunes_races_and_judges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    for name, value in SETTINGS.items():
-        monkeypatch.setenv(name.upper(), str(value))
     shell, out = Shell(tmp_path, monkeypatch, capsys), tmp_path / "out"
     told = ("reproduce", tiny(tmp_path), "--runs", 1, "--tuned", "--trials", 1, "--out", out)
     first = shell(*told, "--jobs", 2, "--json")
