@@ -3,20 +3,27 @@ PYTHON ?= python3
 EXTRAS ?= test,deploy,privacy,ui,pandas,tensorboard,mlflow,docs
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+CORE := data problem methods rounds evaluate run
 
-.PHONY: run test lint bench docs clean
+.PHONY: run quick test lint bench docs clean
 
 run: $(VENV)/.core
 	@rm -rf runs/first runs/first-unconstrained
 	$(BIN)/fedssca run --twin --out runs/first
 
+# The inner loop: lint, types, and the short tests of the core.
+quick: lint
+	$(PYTEST) -m "not long and not processes" $(addprefix tests/,$(CORE))
+
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+	$(PYTEST)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/solver.py

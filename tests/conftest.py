@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -95,13 +96,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real processes last and, among several workers, one at a time."""
+    """Say which tests run on one worker, and begin with the real processes.
+
+    Those run one after the other and wait for each other much of the time: they keep one worker
+    busy from the start while the others compute. Tests of one file share what they computed.
+    """
 
     def real(item: pytest.Item) -> bool:
         return item.get_closest_marker("processes") is not None
 
-    items.sort(key=real)
-    for item in items:  # tests of one file share what they computed
+    items.sort(key=real, reverse=True)
+    for item in items:
         item.add_marker(pytest.mark.xdist_group("processes" if real(item) else item.path.name))
 
 
