@@ -15,9 +15,11 @@ from fedssca.system import keep_compiled_programs
 from tests.browser_helpers import MISSING
 from tests.leftovers import Leftovers
 
-keep_compiled_programs(
-    Path(__file__).parents[1] / ".pytest_cache" / "compiled"
-)  # tests share many programs
+COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
+keep_compiled_programs(COMPILED)  # tests share many programs
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So it is in a job that a script starts in the background. Tests that send Ctrl-C need it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 P, J, L = 7, 5, 3  # inputs, hidden units, classes: d = J (P + L) = 50
 
