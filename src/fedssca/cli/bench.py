@@ -14,7 +14,7 @@ import typer
 
 from fedssca.cli.options import Json, Quiet, new_app, progress_console
 from fedssca.cli.progress import ProgressLine
-from fedssca.errors import UserError
+from fedssca.errors import UserError, nearest
 from fedssca.system import on_signal, starting_up
 
 __all__ = ["app"]
@@ -47,8 +47,6 @@ def bench(
     other frameworks, and section growth measures it for growing models, batches and clients.
     """
     if only is not None and only not in SECTIONS:
-        from fedssca.run.config import nearest
-
         raise UserError(f"--only {only}: {nearest(only, SECTIONS)}")
     with starting_up():
         from fedssca.studies.bench.report import print_found, save

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fedssca.cli.options import Json, Quiet, new_app, progress_console
-from fedssca.errors import UserError
+from fedssca.cli.progress import ProgressLine
+from fedssca.errors import UserError, nearest
 
 __all__ = ["app"]
 
@@ -33,13 +34,15 @@ def get(
     """
     from fedssca.data import NAMES
     from fedssca.data import get as fetch
-    from fedssca.run.config import nearest
 
     if name not in NAMES:
         raise UserError(f"no data set is named {name!r}: {nearest(name, NAMES)}")
     console = progress_console(quiet, as_json)
-    with console.status(f"fetching {name}"):
-        folder = fetch(name, directory)
+    with ProgressLine(console, name, percent=True, transient=True) as line:
+        line.preparing(f"fetching {name}")
+        folder = fetch(
+            name, directory, lambda file, done, size: line.update(done, file, total=size)
+        )
     if as_json:
         print(json.dumps({"name": name, "folder": str(folder)}))
     else:

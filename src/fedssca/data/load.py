@@ -91,7 +91,7 @@ def _from_folder(
     folder, files = fetch.locate(name, directory), fetch.FILES[name]
     if folder is None:
         how = f"fetch it with: fedssca data get {name}"
-        if name not in fetch.SOURCES:
+        if name not in fetch.DOWNLOADS:
             how = f"put {files[0]} in {fetch.cache_folder() / name}"
         raise UserError(
             f"{name} is not on this machine; {how} "
@@ -106,7 +106,7 @@ def _from_folder(
         del table["ID"]
         table = {"sex": (table.pop("SEX") == 1) * 1.0, **table}
         return from_table(name, table, "default.payment.next.month", fraction, seed, ["sex", *keep])
-    sums = fetch.SOURCES[name].files
+    sums = fetch.DOWNLOADS[name].files
     if name == "adult":
         if directory is None:
             for p in paths:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedssca.data.fetch import SOURCES, locate
+from fedssca.data.fetch import DOWNLOADS, locate
 from fedssca.errors import UserError
 from fedssca.run.build import load_dataset
 from fedssca.run.config import Config, parse, render
@@ -125,7 +125,7 @@ def _mark(text: str) -> str:
     config = parse(text)
     data = config.data
     where = Path(data.dir) if data.dir else None
-    if not data.path and data.name in SOURCES and locate(data.name, where) is None:
+    if not data.path and data.name in DOWNLOADS and locate(data.name, where) is None:
         place = f" in {data.dir}" if data.dir else " on this machine"
         raise UserError(
             f"{data.name} is not{place}: fetch it with: fedssca data get {data.name} "
