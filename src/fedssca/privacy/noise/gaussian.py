@@ -102,7 +102,7 @@ def with_noise(
 
     Train with `simulate(problem, clients, algorithm, rounds, seed, noise=noise)`.
     """
-    _check(algorithm, clients, clip, unit, noise_multiplier, epsilon, delta)
+    _check(algorithm, clients, clip, unit, noise_multiplier, epsilon)
     bounds = clip, value_clip or clip
     made = _clipped(algorithm, problem, clients, unit, bounds, change)
     separate = unit == "client"
@@ -153,11 +153,8 @@ def _check(
     unit: str,
     noise_multiplier: float,
     epsilon: float,
-    delta: float,
 ) -> None:
     """One line for what cannot be."""
-    if unit not in ("sample", "client"):
-        raise UserError(f'privacy.unit = {unit!r}: it must be "sample" or "client"')
     if not clip > 0:
         raise UserError(
             "privacy: noise needs privacy.clip, the longest gradient that counts; start with the "
@@ -167,8 +164,6 @@ def _check(
         raise UserError(
             "privacy.noise_multiplier and privacy.epsilon both say how much noise: keep one of them"
         )
-    if not 0 < delta < 1:
-        raise UserError(f"privacy.delta = {delta:g}: it must lie between 0 and 1, well under 1/N")
     if unit == "sample" and algorithm.steps > 1:
         raise UserError(
             f"algorithm.local_steps = {algorithm.steps}: a sample is hidden in messages of one "

@@ -10,14 +10,14 @@ import dataclasses
 import json
 import tomllib
 from collections.abc import Mapping
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple
 
 import tomli_w
 from pydantic.fields import FieldInfo
 
 from fedssca.problem.constraint_kinds import KINDS
 from fedssca.run.schema import Config, ConstraintSettings, StepSettings
-from fedssca.run.schema.validate import choices_of, keys_of, problems, table_of
+from fedssca.run.schema.validate import choices_of, keys_of, plain_types, problems, table_of
 
 __all__ = ["TAKES", "Filled", "as_toml", "field_of", "fields", "fill", "from_toml", "values_of"]
 
@@ -168,23 +168,11 @@ def _kind(field: FieldInfo) -> str:
         return "choice"
     if table_of(field.annotation) is StepSettings:
         return "step"
-    plain = _plain_types(field.annotation)
+    plain = plain_types(field.annotation)
     if list in plain:
         return "list" if len(plain) == 1 else "numbers"
     (only,) = plain
     return {bool: "bool", int: "int", float: "float", str: "text"}[only]
-
-
-def _plain_types(annotation: Any) -> set[Any]:
-    """The types that a value may have, None left out and lists not looked into."""
-    origin = get_origin(annotation)
-    if origin is list:
-        return {list}
-    if origin is None:
-        return {annotation} - {type(None)}
-    parts = get_args(annotation)
-    parts = parts[:1] if hasattr(annotation, "__metadata__") else parts
-    return set().union(*map(_plain_types, parts))
 
 
 def _typed(value: Any) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, Strict, model_validator
 from pydantic.dataclasses import dataclass
 
-from fedssca.run.schema.types import MODEL, Flag, Real, Whole, invalid, key
+from fedssca.run.schema.types import MODEL, Flag, Real, invalid, key
 
 __all__ = ["ProjectFile", "SiteFile"]
 
@@ -36,7 +36,7 @@ HostName = Annotated[str, AfterValidator(_host_name), Field(json_schema_extra={"
 
 @dataclass(frozen=True, config=MODEL)
 class SiteFile:
-    """`site.toml`: the rows or columns that one site contributes. It never leaves the site."""
+    """The rows or columns that one site contributes; site.toml never leaves the site."""
 
     path: str = key(
         "A .csv, .npz or .parquet file. A relative path starts at the folder of site.toml.",
@@ -89,14 +89,16 @@ class SiteFile:
 
 @dataclass(frozen=True, config=MODEL)
 class ProjectFile:
-    """`project.toml`: who takes part in a deployment."""
+    """Who takes part in a deployment."""
 
     name: PartyName = key("The name of the project.", default="study")
     server: HostName = key(
         "The host name under which all sites reach the machine that runs `fedssca deploy server`.",
         default="localhost",
     )
-    port: Whole = key("The one port that is open on the server.", default=8002, ge=1, le=65535)
+    port: Annotated[int, Strict()] = key(
+        "The one port that is open on the server.", default=8002, ge=1, le=65535
+    )
     sites: list[PartyName] = key(
         "The names of the sites. Messages are added up in this order, and data.label_holder "
         "counts from 0 along it.",

@@ -14,7 +14,16 @@ from pydantic.fields import FieldInfo
 from fedssca.errors import ConfigError, nearest
 from fedssca.run.schema.types import LARGEST
 
-__all__ = ["Bounds", "bounds_of", "choices_of", "keys_of", "problems", "table_of", "validate"]
+__all__ = [
+    "Bounds",
+    "bounds_of",
+    "choices_of",
+    "keys_of",
+    "plain_types",
+    "problems",
+    "table_of",
+    "validate",
+]
 
 Settings = TypeVar("Settings")
 Path = tuple[str | int, ...]
@@ -69,17 +78,21 @@ class Bounds(NamedTuple):
     includes_high: bool = True
 
     def words(self) -> str:
-        """The end of the sentence "it must ..."; empty if there are no bounds."""
+        """The bounds as the end of the sentence "it must be ..."; empty if there are none."""
         if self.low is not None and self.high is not None:
             left, right = "[" if self.includes_low else "(", "]" if self.includes_high else ")"
-            return f"lie in {left}{self.low:g}, {self.high:g}{right}"
+            return f"in {left}{self.low:g}, {self.high:g}{right}"
         if self.low is not None:
             if self.includes_low:
-                return f"be at least {self.low:g}"
-            return "be positive" if self.low == 0 else f"be greater than {self.low:g}"
+                return f"at least {self.low:g}"
+            return "positive" if self.low == 0 else f"greater than {self.low:g}"
         if self.high is not None:
-            return f"be {'at most' if self.includes_high else 'less than'} {self.high:g}"
+            return f"{'at most' if self.includes_high else 'less than'} {self.high:g}"
         return ""
+
+    def demand(self) -> str:
+        """The bounds as a sentence."""
+        return f"it must {'be' if None in (self.low, self.high) else 'lie'} {self.words()}"
 
 
 def bounds_of(field: FieldInfo) -> Bounds:
@@ -101,6 +114,18 @@ def bounds_of(field: FieldInfo) -> Bounds:
 def choices_of(field: FieldInfo) -> tuple[str, ...]:
     """The values to choose from, or nothing."""
     return _literal(field.annotation)
+
+
+def plain_types(annotation: Any) -> set[Any]:
+    """The types that a value may have, None left out and lists not looked into."""
+    origin = get_origin(annotation)
+    if origin is list:
+        return {list}
+    if origin is None:
+        return {annotation} - {type(None)}
+    parts = get_args(annotation)
+    parts = parts[:1] if hasattr(annotation, "__metadata__") else parts
+    return set().union(*map(plain_types, parts))
 
 
 def _literal(annotation: Any) -> tuple[str, ...]:
@@ -161,7 +186,7 @@ def _line(kind: Any, error: dict[str, Any]) -> tuple[str, str]:
         return key, f"{key} = {wrong!r}: it must be {EXPECTED[said]}"
     if said == "less_than_equal" and ctx["le"] == LARGEST:
         return key, f"{key} = {wrong!r}: it must be less than 2^31"
-    return key, f"{key} = {wrong!r}: it must {bounds_of(field).words()}"
+    return key, f"{key} = {wrong!r}: {bounds_of(field).demand()}"
 
 
 def _table_at(kind: Any, path: Sequence[str | int]) -> Any:
