@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from fedssca.report.live.shelf import Shelf
+from fedssca.report.live.folder import RunFolder
 from fedssca.run.config import Config, render
 
 
@@ -42,9 +42,9 @@ def main(runs: int = 1000) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         make(folder, runs)
-        shelf = Shelf(folder)
-        timed(f"{runs} runs, read for the first time", shelf.listing)
-        timed(f"{runs} runs, again", shelf.listing)
+        found = RunFolder(folder)
+        timed(f"{runs} runs, read for the first time", found.listing)
+        timed(f"{runs} runs, again", found.listing)
         command = [sys.executable, "-m", "fedssca", "ui", "--dir", place, "--port", "0"]
         page = subprocess.Popen(
             [*command, "--no-browser", "--json"], stdout=subprocess.PIPE, text=True
@@ -57,8 +57,8 @@ def main(runs: int = 1000) -> None:
                 connection = http.client.HTTPConnection(urlsplit(url).netloc)
                 header = {"X-Fedssca-Token": url.partition("token=")[2]}
                 connection.request("GET", "/api/runs", headers=header)
-                found = json.loads(connection.getresponse().read())
-                assert len(found["runs"]) == runs
+                answer = json.loads(connection.getresponse().read())
+                assert len(answer["runs"]) == runs
                 connection.close()
 
             timed(f"{runs} runs over HTTP, for the first time", ask)

@@ -6,9 +6,25 @@ Every message is one line that says what is wrong, where, and what would be righ
 from __future__ import annotations
 
 import difflib
+import json
+import os
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 
-__all__ = ["BatchTooLarge", "ConfigError", "Diverged", "UserError", "nearest"]
+__all__ = [
+    "ERROR_FILE",
+    "BatchTooLarge",
+    "ConfigError",
+    "Diverged",
+    "UserError",
+    "nearest",
+    "read_error",
+    "save_error",
+]
+
+ERROR_FILE = "FEDSSCA_ERROR_FILE"
+"""The environment variable that names the file for the error with which a command ends."""
 
 
 class UserError(ValueError):
@@ -44,3 +60,21 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+
+
+def save_error(message: str, key: str = "") -> None:
+    """Write an error to ERROR_FILE, if there is one, for the process that started this command."""
+    if path := os.environ.get(ERROR_FILE):
+        with suppress(OSError):
+            Path(path).write_text(json.dumps({"message": message, "key": key}), encoding="utf-8")
+
+
+def read_error(path: Path) -> UserError | None:
+    """The error that a command has written; None if there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        error = UserError(str(found["message"]))
+        error.key = str(found["key"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return error

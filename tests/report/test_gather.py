@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedssca.report.gather import MOST, columns, gather, thin
+from fedssca.report.gather import MOST_CONSTRAINTS, columns, gather, thin
 from tests.run_helpers import made_up, row, train
 
 
@@ -40,7 +40,7 @@ def test_a_run_that_goes_on_has_its_whole_rows(tmp_path: Path) -> None:
     with open(path / "metrics.jsonl", "a") as file:
         file.write(json.dumps(row(25))[:40])
     view = gather(path)
-    assert view["state"] == "going"
+    assert view["state"] == "running"
     assert view["series"]["round"] == [0, 5, 10, 15, 20]
     assert view["constraints"] == [{"index": 0, "name": "loss", "limit": 0.3}]
     assert view["result"] is None
@@ -85,9 +85,9 @@ def test_of_many_constraints_the_worst_are_drawn(tmp_path: Path) -> None:
     path = made_up(tmp_path / "run", done=False, constraints=values, multipliers=[0.0] * 40)
     view = gather(path)
     drawn = [entry["index"] for entry in view["constraints"]]
-    assert len(drawn) == MOST
+    assert len(drawn) == MOST_CONSTRAINTS
     assert {7, 23} <= set(drawn)
-    assert view["more_constraints"] == 40 - MOST
+    assert view["more_constraints"] == 40 - MOST_CONSTRAINTS
     assert view["series"]["value.23"] == [0.2] * 5
 
 

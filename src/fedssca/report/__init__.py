@@ -1,1 +1,1 @@
-"""Figures, tables and pages about runs: they read run directories, never live objects."""
+"""Pages about runs: one HTML file (`page`) or a local web server (`live`)."""

@@ -1,7 +1,7 @@
-"""One HTML file that needs nobody else: its styles, scripts and data are in it.
+"""A page as one HTML file that contains its style, its script and its data.
 
-The content security policy names the hashes of exactly that style and that script, so nothing else
-can run, whatever the data say; and it allows no connection to anywhere.
+The content security policy of the page names the hashes of that style and that script, so the
+browser runs nothing else, whatever the data contain. The report may not connect to any host.
 """
 
 from __future__ import annotations
@@ -15,43 +15,40 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedssca.report.bundle import bundle
 from fedssca.report.gather import gather
 from fedssca.run.curves import COLOURS
 
-__all__ = ["SCRIPTS", "STYLES", "Page", "assemble", "report_page", "static"]
+__all__ = ["Page", "assemble", "report_page", "script", "style"]
 
-SCRIPTS = tuple(
-    f"{name}.js"
-    for name in ["base", "scale", "chart", "save", "card", "bars", "panels", "tables", "details"]
-)
-"""What the report and the live page share, in the order in which they build on each other."""
-STYLES = ("base.css", "parts.css")
+STYLES = ("static/base.css", "static/parts.css")
 POINTS = 40_000
-"""Points of a curve in a whole report, shared by its runs."""
+"""Points per curve of all runs in a report together."""
 ON_DARK = ("#5AB4F0", "#FF8F45", "#2CC796", "#E9A6CD", "#F5B93A", "#F0E442", "#F4F4F4")
-"""COLOURS again for a dark page, in the same order."""
+"""The colours of the dark theme, in the order of COLOURS."""
 
 
 class Page(NamedTuple):
-    """An HTML text, and the policy under which it works."""
+    """The text of an HTML page and its content security policy."""
 
     text: str
     policy: str
 
 
 def report_page(paths: Sequence[Path]) -> str:
-    """The report of runs: curves, tables, certificates."""
-    names = distinct([path.resolve() for path in paths])
+    """The report of runs: curves, tables and certificates."""
+    names = distinct_names([path.resolve() for path in paths])
     points = min(2000, max(60, POINTS // len(paths)))
     runs = [gather(path, points, name) for path, name in zip(paths, names, strict=True)]
     title = names[0] if len(names) == 1 else f"{len(names)} runs"
-    scripts = [static("fedssca.report", name) for name in (*SCRIPTS, "report.js")]
-    styles = [static("fedssca.report", name) for name in STYLES]
-    return assemble(f"{title} · fedssca report", {"runs": runs}, styles, scripts).text
+    page = assemble(
+        f"{title} · fedssca report", {"runs": runs}, style(), script("static/report.js")
+    )
+    return page.text
 
 
-def distinct(paths: Sequence[Path]) -> list[str]:
-    """The folders' names, with as many folders above as it takes to tell them apart."""
+def distinct_names(paths: Sequence[Path]) -> list[str]:
+    """The names of folders, preceded by as many parent folders as are needed to tell them apart."""
     depth = dict.fromkeys(range(len(paths)), 1)
     while True:
         names = ["/".join(path.parts[-depth[i] :]) for i, path in enumerate(paths)]
@@ -66,12 +63,11 @@ def distinct(paths: Sequence[Path]) -> list[str]:
 def assemble(
     title: str,
     data: dict[str, Any],
-    styles: Sequence[str],
-    scripts: Sequence[str],
+    style: str,
+    script: str,
     connect: str = "'none'",
 ) -> Page:
-    """A page that runs `scripts` on `data`; `connect`: whom it may talk to."""
-    style, script = "\n".join(styles), "\n".join(scripts)
+    """A page that runs `script` on `data`; `connect` is the policy for connections to hosts."""
     policy = "; ".join(
         [
             "default-src 'none'",
@@ -96,7 +92,7 @@ def assemble(
 <style>{style}</style>
 </head>
 <body>
-<noscript>This page draws its curves with a script of its own: allow scripts to see them.</noscript>
+<noscript>Allow scripts to see this page: its own script draws the curves.</noscript>
 <div id="page"></div>
 <script type="application/json" id="data">{embed(data)}</script>
 <script>{script}</script>
@@ -107,16 +103,26 @@ def assemble(
 
 
 def embed(data: Any) -> str:
-    """JSON that cannot end the element it stands in, whatever its texts hold."""
+    """JSON for a script element; no text within it can end the element."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     for mark in "<>&":
         text = text.replace(mark, f"\\u{ord(mark):04x}")
     return text
 
 
-def static(package: str, name: str) -> str:
-    """A script or style of ours."""
-    return resources.files(package).joinpath("static", name).read_text(encoding="utf-8")
+def style(*more: str) -> str:
+    """The style of the report, followed by the style sheets `more`."""
+    return "\n".join(read_source(path) for path in (*STYLES, *more))
+
+
+def script(entry: str) -> str:
+    """The module `entry` with all modules that it imports, as one script."""
+    return bundle(entry, read_source)
+
+
+def read_source(path: str) -> str:
+    """A script or style sheet of this package."""
+    return resources.files("fedssca.report").joinpath(*path.split("/")).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

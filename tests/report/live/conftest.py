@@ -28,8 +28,8 @@ def start(folder: Path) -> Iterator[Callable[[], Server]]:
     yield new
     for server in servers:
         server.end()
-    for paper in (folder / ".page").glob("*.lock"):
-        Server.kill(json.loads(paper.read_text())["pid"], paper)
+    for lock in (folder / ".page").glob("*.lock"):
+        Server.kill(json.loads(lock.read_text())["pid"], lock)
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,7 @@ def test_the_stream_tells_rows_and_the_end_of_a_run(server: Server, folder: Path
     path = made_up(folder / "live", rows=1, done=False)
     events = server.events("live")
     kind, data = next(events)
-    assert (kind, data["state"], data["series"]["round"]) == ("run", "going", [0])
+    assert (kind, data["state"], data["series"]["round"]) == ("run", "running", [0])
     with open(path / "metrics.jsonl", "a") as file:
         file.write(json.dumps(row(5)) + "\n" + '{"round": 1')
     kind, data = next(events)
@@ -135,7 +135,7 @@ def test_runs_outlive_the_page_stop_and_resume(
     start: Callable[[], Server], server: Server, folder: Path
 ) -> None:
     assert server.ask("/api/start", {"name": "long", "toml": LONG}).code == 200
-    assert server.state("long") in ("starting", "going")
+    assert server.state("long") in ("starting", "running")
     path = folder / "long"
     wait_for(lambda: count_rows(path) >= 3)
     assert server.end() == 0
@@ -143,7 +143,7 @@ def test_runs_outlive_the_page_stop_and_resume(
     wait_for(lambda: count_rows(path) > before)
 
     again = start()
-    assert again.state("long") == "going"
+    assert again.state("long") == "running"
     assert "running already" in again.ask("/api/resume", {"name": "long"}).body["error"]
     assert again.ask("/api/stop", {"name": "long"}).code == 200
     wait_for(lambda: again.state("long") == "paused")

@@ -1,4 +1,4 @@
-"""A server, questions to it, and patience."""
+"""The server of the page in a process, requests to it, and waiting for what it does."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ class Server:
         return self._process.returncode
 
     @staticmethod
-    def kill(pid: int, paper: Path) -> None:
-        """End a run for good, if the process that holds the paper's lock still lives."""
-        with open(paper) as file:
+    def kill(pid: int, lock: Path) -> None:
+        """End a run for good, if the process that holds the lock still lives."""
+        with open(lock) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:

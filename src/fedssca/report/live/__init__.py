@@ -1,11 +1,10 @@
 """The live page: a local web server that lists, draws, starts, stops and resumes runs.
 
-command.py   `fedssca ui`
-server.py    what the page asks for, and the answers
-guard.py     who may ask: a token, this machine's own name, a strict policy
-shelf.py     the folder of runs: names, a fast list
-watch.py     runs as they grow, as events
-jobs.py      runs that the page starts: processes that outlive it
-form.py      the fields of a run, and what is wrong with them
-static/      the page itself: plain scripts, no build step
+server.py      the addresses that the page requests, and the answers
+access.py      which requests are answered: those with the token, to this machine's own name
+folder.py      the folder of runs: their names, and a list that is fast for thousands of runs
+events.py      what is new in runs, as server-sent events
+processes.py   runs that the page started: processes that go on without the page
+form.py        the fields of a new run, and what is wrong with them
+static/        the scripts and the style of the page
 """

@@ -1,4 +1,4 @@
-"""What the page asks for, and the answers. Reads run directories; writes only by starting runs."""
+"""The server of the live page. It reads run directories, and writes only by starting runs."""
 
 from __future__ import annotations
 
@@ -17,183 +17,181 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from fedssca.errors import UserError
-from fedssca.report.gather import going
+from fedssca.report.gather import is_recent
 from fedssca.report.live import form
-from fedssca.report.live.guard import Guard
-from fedssca.report.live.jobs import Jobs
-from fedssca.report.live.shelf import Shelf, check_name
-from fedssca.report.live.watch import Watch, check_names
-from fedssca.report.page import SCRIPTS, STYLES, Page, assemble, report_page, static
+from fedssca.report.live.access import AccessCheck
+from fedssca.report.live.events import RunEvents, events_of
+from fedssca.report.live.folder import RunFolder, check_name
+from fedssca.report.live.processes import RunProcesses
+from fedssca.report.page import Page, assemble, report_page, script, style
 from fedssca.run.config import embedded_default, parse
 
-__all__ = ["Desk", "application"]
+__all__ = ["LiveContext", "application", "serve"]
 
-OWN_SCRIPTS = ("api.js", "list.js", "form.js", "run.js", "app.js")
+MOST_RUNS = 100
+"""The largest number of runs in one request."""
 PAUSE = 0.3
-"""Seconds between two looks at runs that are watched."""
-QUIET = 15.0
-"""Seconds after which a silent stream says that it lives."""
+"""Seconds between two looks at the files of a run whose events are streamed."""
+SILENCE = 15.0
+"""Seconds without an event after which a stream sends a comment, so that it stays open."""
 
 
-class Desk(NamedTuple):
+class LiveContext(NamedTuple):
     """What the answers are made from."""
 
-    shelf: Shelf
-    jobs: Jobs
+    folder: RunFolder
+    processes: RunProcesses
     closing: Callable[[], bool]
-    """The server is about to end: streams end too."""
+    """Whether the server is shutting down; streams end then."""
 
 
-def application(desk: Desk, token: str, port: int) -> Any:
-    """The whole page as an ASGI application, guarded."""
-    page = whole_page()
+def application(context: LiveContext, token: str, port: int) -> Any:
+    """The page and its answers as an ASGI application that checks access."""
+    page = live_page()
 
-    def reading(make: Callable[[Desk, Request], Any]) -> Callable[[Request], Response]:
-        return lambda request: JSONResponse(make(desk, request))
+    def reading(answer: Callable[[LiveContext, Request], Any]) -> Callable[[Request], Response]:
+        return lambda request: JSONResponse(answer(context, request))
 
-    def writing(make: Callable[[Desk, dict[str, Any]], Any]) -> Any:
-        async def answer(request: Request) -> Response:
-            said = await _said(request)
-            found = await run_in_threadpool(make, desk, said)
+    def writing(answer: Callable[[LiveContext, dict[str, Any]], Any]) -> Any:
+        async def respond(request: Request) -> Response:
+            body = await _json_body(request)
+            found = await run_in_threadpool(answer, context, body)
             return JSONResponse(found, 422 if found.get("errors") else 200)
 
-        return answer
+        return respond
 
     routes = [
         Route("/", lambda request: _html(page)),
         Route("/api/runs", reading(list_runs)),
-        Route("/api/form", reading(lambda desk, request: blank_form())),
-        Route("/api/config", reading(config_of)),
-        Route("/api/report", lambda request: _report(desk, request)),
-        Route("/api/stream", lambda request: _stream(desk, request)),
+        Route("/api/form", reading(lambda context, request: _form_of(embedded_default()))),
+        Route("/api/config", reading(form_like)),
+        Route("/api/report", lambda request: _report(context, request)),
+        Route("/api/stream", lambda request: _stream(context, request)),
         Route("/api/check", writing(check), methods=["POST"]),
         Route("/api/start", writing(start), methods=["POST"]),
         Route("/api/stop", writing(stop), methods=["POST"]),
         Route("/api/resume", writing(resume), methods=["POST"]),
     ]
-    handlers: Any = {UserError: _bad, HTTPException: _http}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), token, port)
+    handlers: Any = {UserError: _user_error, HTTPException: _http_error}
+    return AccessCheck(Starlette(routes=routes, exception_handlers=handlers), token, port)
 
 
-def whole_page() -> Page:
-    """The page with all its styles and scripts in it."""
-    styles = [static("fedssca.report", name) for name in STYLES] + [
-        static("fedssca.report.live", "ui.css")
-    ]
-    shared = [static("fedssca.report", name) for name in SCRIPTS]
-    own = [static("fedssca.report.live", name) for name in OWN_SCRIPTS]
-    return assemble("fedssca", {}, styles, shared + own, connect="'self'")
+def live_page() -> Page:
+    """The page, which contains all its styles and scripts."""
+    styles = style("live/static/ui.css")
+    return assemble("fedssca", {}, styles, script("live/static/app.js"), connect="'self'")
 
 
-def list_runs(desk: Desk, request: Request) -> dict[str, Any]:
-    """All runs for the list; what processes know beats what files tell."""
+def list_runs(context: LiveContext, request: Request) -> dict[str, Any]:
+    """All runs for the list. The state of a process takes precedence over that of the files."""
     del request
-    runs = desk.shelf.listing()
+    runs = context.folder.listing()
     for run in runs:
-        if run["state"] != "complete" and (job := desk.jobs.state(run["name"])) is not None:
-            run["state"] = "paused" if job == "ended" else job
-    blank = {"data": "", "algorithm": "", "rounds": 0, "round": None, "train_cost": None}
-    unborn = [
-        {"name": name, "state": "starting", "modified": 0, "test_accuracy": None, "kept": None}
-        | blank
-        for name in desk.jobs.unborn()
-    ]
-    return {"folder": str(desk.shelf.folder), "runs": unborn + runs}
+        process = context.processes.state(run["name"])
+        if run["state"] != "complete" and process is not None:
+            run["state"] = "paused" if process == "ended" else process
+    empty = {"data": "", "algorithm": "", "rounds": 0, "round": None, "train_cost": None}
+    empty |= {"state": "starting", "modified": 0, "test_accuracy": None, "kept": None}
+    starting = [{"name": name} | empty for name in context.processes.without_folder()]
+    return {"folder": str(context.folder.folder), "runs": starting + runs}
 
 
-def blank_form() -> dict[str, Any]:
-    """The fields, and the embedded default as a start."""
-    text = embedded_default()
-    return _as_form(text)
-
-
-def new_name() -> str:
-    """A name that is free, most likely."""
-    return f"{datetime.now():%Y%m%d-%H%M%S}"
-
-
-def config_of(desk: Desk, request: Request) -> dict[str, Any]:
-    """A run's settings for the form: a new run like that one."""
-    path = desk.shelf.path(request.query_params.get("run", ""))
+def form_like(context: LiveContext, request: Request) -> dict[str, Any]:
+    """The form with the settings of a run."""
+    path = context.folder.path(request.query_params.get("run", ""))
     text = (path / "config.toml").read_text()
     parse(text)
-    return _as_form(text)
+    return _form_of(text)
 
 
-def check(desk: Desk, said: dict[str, Any]) -> dict[str, Any]:
-    """What is wrong with a form or a TOML text, and the same in the other shape."""
-    del desk
-    tree, errors = _filled(said)
+def check(context: LiveContext, body: dict[str, Any]) -> dict[str, Any]:
+    """What is wrong with a form or a TOML text, and its settings in both shapes."""
+    del context
+    tree, errors = _filled(body)
     values, limits = form.values_of(tree)
     return {"errors": errors, "toml": form.as_toml(tree), "values": values, "limits": limits}
 
 
-def start(desk: Desk, said: dict[str, Any]) -> dict[str, Any]:
-    """Start a run, or say at which fields it cannot be."""
-    tree, errors = _filled(said)
-    name = str(said.get("name", ""))
+def start(context: LiveContext, body: dict[str, Any]) -> dict[str, Any]:
+    """Start a run, unless its name or a field is wrong."""
+    tree, errors = _filled(body)
+    name = str(body.get("name", ""))
     try:
         check_name(name)
-        if desk.shelf.place(name).exists():
-            raise UserError(f"{name!r} is there already: choose another name")
+        if context.folder.path_for(name).exists():
+            raise UserError(f"{name!r} exists already: choose another name")
     except UserError as error:
         errors = {"name": str(error)} | errors
     if not errors:
-        desk.jobs.start(name, form.as_toml(tree))
+        context.processes.start(name, form.as_toml(tree))
     return {"errors": errors, "name": name}
 
 
-def stop(desk: Desk, said: dict[str, Any]) -> dict[str, Any]:
-    """Ctrl-C for a run of ours."""
-    name = str(said.get("name", ""))
-    desk.shelf.place(name)
-    desk.jobs.stop(name, force=said.get("force") is True)
+def stop(context: LiveContext, body: dict[str, Any]) -> dict[str, Any]:
+    """Stop a run that a page has started."""
+    name = str(body.get("name", ""))
+    context.folder.path_for(name)
+    context.processes.stop(name, force=body.get("force") is True)
     return {"name": name}
 
 
-def resume(desk: Desk, said: dict[str, Any]) -> dict[str, Any]:
-    """Go on with a run that nobody works on."""
-    name = str(said.get("name", ""))
-    path = desk.shelf.path(name)
+def resume(context: LiveContext, body: dict[str, Any]) -> dict[str, Any]:
+    """Resume a run that is not finished and that no process works on."""
+    name = str(body.get("name", ""))
+    path = context.folder.path(name)
     if (path / "result.json").exists():
         raise UserError(f"{name!r} is complete: there is nothing to resume")
     if (path / "deploy.json").exists():
-        raise UserError(f"{name!r} is of several sites: fedssca deploy submit --resume {path}")
-    if desk.jobs.state(name) is None and going(path):
-        raise UserError(f"{name!r} was written to a moment ago: does it run elsewhere?")
-    desk.jobs.resume(name)
+        raise UserError(
+            f"{name!r} is a deployed run: resume it with fedssca deploy submit --resume {path}"
+        )
+    if context.processes.state(name) is None and is_recent(path):
+        raise UserError(
+            f"{name!r} was written to a moment ago: it may still be running outside this page"
+        )
+    context.processes.resume(name)
     return {"name": name}
 
 
-def _filled(said: dict[str, Any]) -> form.Filled:
-    if "toml" in said:
-        return form.from_toml(str(said["toml"]))
-    values = said.get("values")
-    return form.fill(values if isinstance(values, dict) else {}, said.get("limits"))
+def _filled(body: dict[str, Any]) -> form.Filled:
+    """The settings in a request: a TOML text, or the values and limits of the form."""
+    if "toml" in body:
+        return form.from_toml(str(body["toml"]))
+    values = body.get("values")
+    return form.fill(values if isinstance(values, dict) else {}, body.get("limits"))
 
 
-def _as_form(text: str) -> dict[str, Any]:
-    """Fields, and the values of a TOML text for them."""
+def _form_of(text: str) -> dict[str, Any]:
+    """The fields of the form, filled with the values of a TOML text."""
     values, limits = form.values_of(form.from_toml(text).tree)
     return {
         "sections": form.fields(),
         "takes": form.TAKES,
         "values": values,
         "limits": limits,
-        "name": new_name(),
+        "name": f"{datetime.now():%Y%m%d-%H%M%S}",
     }
 
 
-async def _said(request: Request) -> dict[str, Any]:
+async def _json_body(request: Request) -> dict[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-        raise HTTPException(415, "JSON is expected")
+        raise HTTPException(415, "the content type must be application/json")
     try:
-        said = json.loads(await request.body())
+        body = json.loads(await request.body())
     except (ValueError, RecursionError) as error:
-        raise HTTPException(400, "this is not JSON") from error
-    if not isinstance(said, dict):
-        raise HTTPException(400, "an object is expected")
-    return said
+        raise HTTPException(400, "the request is not JSON") from error
+    if not isinstance(body, dict):
+        raise HTTPException(400, "the request is not a JSON object")
+    return body
+
+
+def _names(context: LiveContext, request: Request) -> list[str]:
+    names = request.query_params.getlist("run")
+    if not 1 <= len(names) <= MOST_RUNS:
+        raise UserError(f"request 1 to {MOST_RUNS} runs, not {len(names)}")
+    for name in names:
+        context.folder.path_for(name)
+    return names
 
 
 def _html(page: Page) -> Response:
@@ -201,56 +199,59 @@ def _html(page: Page) -> Response:
     return HTMLResponse(page.text, headers=headers)
 
 
-def _report(desk: Desk, request: Request) -> Response:
-    names = check_names(desk.shelf, request.query_params.getlist("run"))
-    text = report_page([desk.shelf.path(name) for name in names])
+def _report(context: LiveContext, request: Request) -> Response:
+    text = report_page([context.folder.path(name) for name in _names(context, request)])
     return Response(text, media_type="application/octet-stream")
 
 
-def _stream(desk: Desk, request: Request) -> Response:
-    names = check_names(desk.shelf, request.query_params.getlist("run"))
-    events = _events(desk, Watch(desk.shelf, desk.jobs, names), request)
-    return StreamingResponse(events, media_type="text/event-stream")
+def _stream(context: LiveContext, request: Request) -> Response:
+    names = _names(context, request)
+    watched = [RunEvents(context.folder, context.processes, name) for name in names]
+    return StreamingResponse(_events(context, watched, request), media_type="text/event-stream")
 
 
-async def _events(desk: Desk, watch: Watch, request: Request) -> AsyncIterator[str]:
-    """Server-sent events for as long as the page is there."""
+async def _events(
+    context: LiveContext, watched: list[RunEvents], request: Request
+) -> AsyncIterator[str]:
+    """Server-sent events until the page disconnects or the server ends."""
     silent = 0.0
-    while not desk.closing() and not await request.is_disconnected():
-        for kind, data in await run_in_threadpool(lambda: list(watch.news())):
+    while not context.closing() and not await request.is_disconnected():
+        for kind, data in await run_in_threadpool(events_of, watched):
             yield f"event: {kind}\ndata: {json.dumps(data, allow_nan=False)}\n\n"
             silent = 0.0
-        if silent >= QUIET:
-            yield ": still here\n\n"
+        if silent >= SILENCE:
+            yield ": no news\n\n"
             silent = 0.0
         await asyncio.sleep(PAUSE)
         silent += PAUSE
 
 
-def _bad(request: Request, error: Exception) -> Response:
+def _user_error(request: Request, error: Exception) -> Response:
     del request
     assert isinstance(error, UserError)
     return JSONResponse({"error": str(error), "field": error.key or None}, 400)
 
 
-def _http(request: Request, error: Exception) -> Response:
+def _http_error(request: Request, error: Exception) -> Response:
     del request
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code)
 
 
 def serve(folder: Path, token: str, sock: Any) -> None:
-    """Serve on a socket until Ctrl-C."""
+    """Serve the page on a socket until Ctrl-C. Runs that the page has started go on.
+
+    While it serves, the server handles SIGINT. So the runs that it starts react to SIGINT too, even
+    if the server itself was started with SIGINT ignored.
+    """
     import uvicorn
 
-    port = sock.getsockname()[1]
-    shelf = Shelf(folder)
     server: uvicorn.Server
-    desk = Desk(shelf, Jobs(folder), lambda: server.should_exit)
+    context = LiveContext(RunFolder(folder), RunProcesses(folder), lambda: server.should_exit)
     config = uvicorn.Config(
-        application(desk, token, port),
+        application(context, token, sock.getsockname()[1]),
         log_level="warning",
-        access_log=False,  # addresses hold the token
+        access_log=False,  # the address of the page holds the token
         lifespan="off",
         timeout_graceful_shutdown=2,
         server_header=False,

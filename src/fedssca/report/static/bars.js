@@ -1,17 +1,20 @@
-"use strict";
-// Bars: each client's own loss, each site's time and bytes.
+// Bar charts: the loss of each client, the time and the bytes of each site.
+
+import { card, el, svg } from "./dom.js";
+import { csvButton, fileName } from "./files.js";
+import { show } from "./numbers.js";
 
 const MOST_BARS = 200;
 
-/** Horizontal bars with names and numbers: entries [{name, value}], and perhaps a limit. */
+/** A card of horizontal bars, one per entry {name, value}, with a line at the limit if there is one. */
 function bars(title, entries, { kind = "number", limit = null, note = "" } = {}) {
   const known = entries.filter((entry) => Number.isFinite(entry.value));
-  const top = Math.max(...known.map((entry) => entry.value), limit ?? 0, 1e-12);
+  const top = known.reduce((most, entry) => Math.max(most, entry.value), limit ?? 1e-12) || 1e-12;
   const shown =
     known.length > MOST_BARS
       ? [...known].sort((a, b) => b.value - a.value).slice(0, MOST_BARS)
       : known;
-  const place = (value) => `${(100 * value) / top}%`;
+  const position = (value) => `${(100 * value) / top}%`;
   const rows = shown.map((entry) => {
     const over = limit !== null && entry.value > limit;
     const bar = svg("svg", { class: "beam", height: 14, width: "100%", "aria-hidden": "true" });
@@ -21,12 +24,14 @@ function bars(title, entries, { kind = "number", limit = null, note = "" } = {})
         y: 2,
         height: 10,
         rx: 3,
-        width: place(Math.max(entry.value, 0)),
+        width: position(Math.max(entry.value, 0)),
         class: over ? "over" : "within",
       }),
     );
     if (limit !== null)
-      bar.append(svg("line", { x1: place(limit), x2: place(limit), y1: 0, y2: 14, class: "mark" }));
+      bar.append(
+        svg("line", { x1: position(limit), x2: position(limit), y1: 0, y2: 14, class: "mark" }),
+      );
     return el(
       "tr",
       {},
@@ -40,44 +45,31 @@ function bars(title, entries, { kind = "number", limit = null, note = "" } = {})
       ),
     );
   });
-  const left = known.length - shown.length;
-  const silent = entries.length - known.length;
+  const omitted = known.length - shown.length;
+  const missing = entries.length - known.length;
   const words = [
     note,
     limit === null ? "" : `line: limit ${show(limit, kind)}`,
-    left > 0 ? `the ${MOST_BARS} largest of ${known.length}` : "",
-    silent ? `${silent} not known` : "",
+    omitted > 0 ? `the ${MOST_BARS} largest of ${known.length}` : "",
+    missing ? `${missing} without a value` : "",
   ]
     .filter(Boolean)
     .join(" · ");
-  const save = el(
-    "button",
-    {
-      type: "button",
-      class: "quiet small",
-      onclick: () =>
-        download(
-          fileName(title, "csv"),
-          csv([["name", title], ...known.map((entry) => [entry.name, entry.value])]),
-        ),
-    },
-    "CSV",
-  );
-  return el(
-    "section",
-    { class: "card bars" },
-    el(
-      "header",
-      {},
-      el("div", {}, el("h3", {}, title), el("span", { class: "note" }, words)),
-      el("div", { class: "tools" }, save),
-    ),
+  const save = csvButton(fileName(title, "csv"), () => [
+    ["name", title],
+    ...known.map((entry) => [entry.name, entry.value]),
+  ]);
+  return card(
+    "bars",
+    el("h3", {}, title),
+    words,
+    save,
     el("div", { class: "scroll tall" }, el("table", {}, el("tbody", {}, rows))),
   );
 }
 
-/** Bars of a run: own losses of its clients, and what its sites took. */
-function barsOf(run) {
+/** The bar charts of a run: losses of its clients, seconds and bytes of its sites. */
+export function barsOf(run) {
   const out = [];
   const losses = run.result?.client_losses;
   if (Array.isArray(losses) && losses.length) {
@@ -85,24 +77,24 @@ function barsOf(run) {
       .filter((entry) => /^client_loss_\d+$/.test(String(entry.name)))
       .map((entry) => entry.limit);
     const limit = limits.length && limits.every((each) => each === limits[0]) ? limits[0] : null;
-    const who =
+    const names =
       run.site_names.length === losses.length
         ? run.site_names
         : losses.map((_, k) => `client ${k}`);
     out.push(
       bars(
         "Loss of each client",
-        losses.map((value, k) => ({ name: who[k], value })),
-        { limit, note: "returned model, own training rows" },
+        losses.map((value, k) => ({ name: names[k], value })),
+        { limit, note: "loss of the returned model on the client's own training rows" },
       ),
     );
   }
   if (run.sites.length) {
     out.push(
       bars(
-        "Seconds per round",
+        "Seconds per round of each site",
         run.sites.map((site) => ({ name: site.name, value: site.seconds / site.rounds })),
-        { kind: "seconds", note: "mean of each site" },
+        { kind: "seconds", note: "mean over the rounds" },
       ),
     );
     out.push(

@@ -1,9 +1,18 @@
-"use strict";
-// A chart in a card of the page: redrawn when its numbers, its width or the theme change; a pointer
-// or the arrow keys read its values.
+// A card of the page with one chart. The chart is drawn again when its numbers, its width or the theme
+// change; the pointer or the arrow keys read its values.
 
-/** A card with a chart in it: `node`, `update(spec)`. */
-function chartCard(spec) {
+import { CHART_HEIGHT, drawChart, MARGIN, scalesOf } from "./chart.js";
+import { el, svg } from "./dom.js";
+import { show } from "./numbers.js";
+import { saveMenu } from "./save.js";
+import { range } from "./scale.js";
+import { lineStyle, swatch, themeColour } from "./theme.js";
+
+const MOST_VALUES = 10;
+
+/** A card with a chart: {node, update(spec), draw()}. */
+export function chartCard(first) {
+  let spec = first;
   const tip = el("div", { class: "tip", role: "status", "aria-live": "polite", hidden: true });
   const stage = el("div", { class: "stage", tabindex: 0, role: "group" });
   const heading = el("h3", {}, spec.title);
@@ -45,7 +54,7 @@ function chartCard(spec) {
       "aria-label",
       `${spec.title}: ${spec.yLabel} against ${spec.xLabel}, ${runs} ${runs === 1 ? "run" : "runs"}. Arrow keys read values.`,
     );
-    stage.replaceChildren(drawChart(drawn, width, HEIGHT));
+    stage.replaceChildren(drawChart(drawn, width, CHART_HEIGHT));
     if (cursor !== null) point(cursor, width);
   }
   function point(x, width = Math.max(240, Math.floor(stage.clientWidth))) {
@@ -60,7 +69,7 @@ function chartCard(spec) {
   stage.addEventListener("pointermove", (event) => {
     const width = Math.max(240, Math.floor(stage.clientWidth));
     point(
-      layout({ ...spec, log: isLog() }, width, HEIGHT).x.back(
+      scalesOf({ ...spec, log: isLog() }, width, CHART_HEIGHT).x.back(
         event.clientX - stage.getBoundingClientRect().left,
       ),
       width,
@@ -70,9 +79,8 @@ function chartCard(spec) {
   stage.addEventListener("blur", leave);
   stage.addEventListener("keydown", (event) => {
     const places = spec.lines.find((line) => line.points.length)?.points.map(([x]) => x) || [];
-    if (event.key === "Escape") return leave();
-    if (!["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key) || !places.length)
-      return undefined;
+    if (event.key === "Escape") leave();
+    if (!["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key) || !places.length) return;
     event.preventDefault();
     const now = cursor === null ? -1 : nearest(places, cursor);
     const next = {
@@ -81,9 +89,9 @@ function chartCard(spec) {
       Home: 0,
       End: places.length - 1,
     }[event.key];
-    return point(places[Math.max(0, Math.min(places.length - 1, next))]);
+    point(places[Math.max(0, Math.min(places.length - 1, next))]);
   });
-  // Only what is on the screen is drawn: a hundred runs have many curves.
+  // Charts outside the visible part of the page are not drawn: a hundred runs have many curves.
   new IntersectionObserver(
     (entries) => {
       seen = entries.some((entry) => entry.isIntersecting);
@@ -104,7 +112,7 @@ function chartCard(spec) {
   };
 }
 
-function canLog(spec) {
+export function canLog(spec) {
   return (
     spec.lines.every((line) => line.points.every(([, y]) => y > 0) && (line.star ?? 1) > 0) &&
     spec.limits.every((limit) => limit > 0) &&
@@ -112,8 +120,8 @@ function canLog(spec) {
   );
 }
 
-/** Log where it tells more: positive numbers over more than a factor of 15. */
-function wantsLog(spec) {
+/** A logarithmic axis is the default for positive values that span more than a factor of 15. */
+export function wantsLog(spec) {
   if (!spec.mayLog || !canLog(spec)) return false;
   const [low, high] = range(
     spec.lines.flatMap((line) => line.points.map(([, y]) => y)),
@@ -122,7 +130,8 @@ function wantsLog(spec) {
   return high / low > 15;
 }
 
-function nearest(places, x) {
+/** The index of the position nearest to `x` in a sorted list. */
+export function nearest(places, x) {
   let low = 0;
   let high = places.length - 1;
   while (high - low > 1) {
@@ -133,9 +142,9 @@ function nearest(places, x) {
   return Math.abs(places[high] - x) < Math.abs(places[low] - x) ? high : low;
 }
 
-/** The cursor line and what the curves are there, the highest first, ten at most. */
+/** Draw the cursor at `x` and list the values of the curves there, the highest first. */
 function readValues(stage, tip, spec, x, width) {
-  const plan = layout(spec, width, HEIGHT);
+  const scales = scalesOf(spec, width, CHART_HEIGHT);
   const found = spec.lines
     .filter((line) => line.points.length && !line.faint)
     .map((line) => {
@@ -151,28 +160,28 @@ function readValues(stage, tip, spec, x, width) {
   const group = svg("g", { class: "cursor" });
   group.append(
     svg("line", {
-      x1: plan.x.at(at),
-      x2: plan.x.at(at),
+      x1: scales.x.at(at),
+      x2: scales.x.at(at),
       y1: MARGIN.top,
-      y2: HEIGHT - MARGIN.bottom,
-      stroke: Theme.colour("muted"),
+      y2: CHART_HEIGHT - MARGIN.bottom,
+      stroke: themeColour("muted"),
       "stroke-dasharray": "3 3",
     }),
   );
   for (const { line, x: px, y } of found)
     group.append(
       svg("circle", {
-        cx: plan.x.at(px),
-        cy: plan.y.at(y),
+        cx: scales.x.at(px),
+        cy: scales.y.at(y),
         r: 3.5,
-        fill: looks(line.number).colour,
-        stroke: Theme.colour("card"),
+        fill: lineStyle(line.number).colour,
+        stroke: themeColour("card"),
       }),
     );
   stage.firstElementChild.append(group);
   found.sort((a, b) => b.y - a.y);
   const lines = found
-    .slice(0, 10)
+    .slice(0, MOST_VALUES)
     .map(({ line, y }) =>
       el(
         "div",
@@ -183,14 +192,16 @@ function readValues(stage, tip, spec, x, width) {
       ),
     );
   const more =
-    found.length > 10 ? [el("div", { class: "read" }, `and ${found.length - 10} more`)] : [];
+    found.length > MOST_VALUES
+      ? [el("div", { class: "read" }, `and ${found.length - MOST_VALUES} more`)]
+      : [];
   tip.replaceChildren(
     el("div", { class: "at" }, `${spec.xLabel}: ${show(at, spec.xKind, 5)}`),
     ...lines,
     ...more,
   );
   tip.hidden = false;
-  const side = plan.x.at(at) > width / 2;
-  tip.style.left = side ? "auto" : `${plan.x.at(at) + stage.offsetLeft + 12}px`;
-  tip.style.right = side ? `${width - plan.x.at(at) + 24}px` : "auto";
+  const side = scales.x.at(at) > width / 2;
+  tip.style.left = side ? "auto" : `${scales.x.at(at) + stage.offsetLeft + 12}px`;
+  tip.style.right = side ? `${width - scales.x.at(at) + 24}px` : "auto";
 }

@@ -1,58 +1,52 @@
-"use strict";
-// Lines against an axis, as SVG.
+// Line charts as SVG.
 //
-// A chart's spec: {title, note, xLabel, xKind, yLabel, yKind, log, lines, limits}
-// with lines [{name, number, points: [[x, y]...], star: y | null, faint}] and limits [numbers].
+// A chart is described by a spec: {title, note, xLabel, xKind, yLabel, yKind, log, lines, limits}.
+// `limits` is a list of numbers. Each line is {name, number, points, star, held, strong, faint}:
+// `number` chooses its colour, `points` is a list of [x, y], `star` is the value of the returned model
+// or null, `held` marks values on held-out rows, `strong` and `faint` emphasise one run.
 
-const HEIGHT = 236;
-const MARGIN = { left: 62, right: 14, top: 12, bottom: 40 };
+import { svg } from "./dom.js";
+import { show } from "./numbers.js";
+import { linearScale, logScale, range } from "./scale.js";
+import { lineStyle, themeColour } from "./theme.js";
 
-/** Where everything goes: scales and visible lines of a spec at a width. */
-function layout(spec, width, height) {
-  const values = [];
-  const places = [];
-  for (const line of spec.lines) {
-    for (const [x, y] of line.points) {
-      places.push(x);
-      values.push(y);
-    }
-    if (line.star !== null && line.star !== undefined) values.push(line.star);
-  }
-  const all = values.concat(spec.limits);
-  const positive = all.length > 0 && all.every((value) => value > 0);
-  const logarithmic = Boolean(spec.log) && positive;
+export const CHART_HEIGHT = 236;
+export const MARGIN = { left: 62, right: 14, top: 12, bottom: 40 };
+
+let clipPaths = 0;
+
+/** The scales of a chart of this size: {x, y}. */
+export function scalesOf(spec, width, height) {
+  const xs = spec.lines.flatMap((line) => line.points.map(([x]) => x));
+  const ys = spec.lines.flatMap((line) => line.points.map(([, y]) => y));
+  const stars = spec.lines.map((line) => line.star).filter(Number.isFinite);
+  const all = [...ys, ...stars, ...spec.limits];
+  const logarithmic = Boolean(spec.log) && all.length > 0 && all.every((value) => value > 0);
   const [low, high] = range(all, logarithmic);
-  const [first, last] = places.length ? range(places, false) : [0, 1];
-  const make = logarithmic ? logScale : linearScale;
-  const begin = places.length
-    ? Math.min(
-        first,
-        places.reduce((a, b) => Math.min(a, b), Infinity),
-      )
-    : 0;
+  const [first, last] = range(xs, false);
+  const scale = logarithmic ? logScale : linearScale;
   return {
-    x: linearScale(Math.max(begin, first), last, MARGIN.left, width - MARGIN.right),
-    y: make(low, high, height - MARGIN.bottom, MARGIN.top),
-    low,
-    logarithmic,
+    x: linearScale(first, last, MARGIN.left, width - MARGIN.right),
+    y: scale(low, high, height - MARGIN.bottom, MARGIN.top),
   };
 }
 
-/** The whole chart as an SVG element that stands alone: no style sheet, its own colours. */
-function drawChart(spec, width, height, titled = false) {
+/** The chart as an SVG element with its colours written in, so that it also works as a file. */
+export function drawChart(spec, width, height, titled = false) {
   const colour = {
-    text: Theme.colour("text"),
-    muted: Theme.colour("muted"),
-    grid: Theme.colour("grid"),
-    card: Theme.colour("card"),
-    good: Theme.colour("good"),
+    text: themeColour("text"),
+    muted: themeColour("muted"),
+    grid: themeColour("grid"),
+    card: themeColour("card"),
+    good: themeColour("good"),
   };
-  const plan = layout(spec, width, height);
+  const scales = scalesOf(spec, width, height);
   const bottom = height - MARGIN.bottom;
   const right = width - MARGIN.right;
   const text = (x, y, words, more = {}) =>
     svg("text", { x, y, fill: colour.muted, "font-size": 11, ...more }, words);
-  const clip = `clip-${(drawChart.count = (drawChart.count || 0) + 1)}`;
+  clipPaths += 1;
+  const clip = `clip-${clipPaths}`;
   const root = svg("svg", {
     xmlns: "http://www.w3.org/2000/svg",
     width,
@@ -79,7 +73,7 @@ function drawChart(spec, width, height, titled = false) {
     );
   }
   for (const limit of spec.limits) {
-    const y = Math.max(MARGIN.top, Math.min(bottom, plan.y.at(limit)));
+    const y = Math.max(MARGIN.top, Math.min(bottom, scales.y.at(limit)));
     root.append(
       svg("rect", {
         class: "kept",
@@ -92,13 +86,13 @@ function drawChart(spec, width, height, titled = false) {
       }),
     );
   }
-  for (const tick of plan.y.ticks(5)) {
-    const y = plan.y.at(tick);
+  for (const tick of scales.y.ticks(5)) {
+    const y = scales.y.at(tick);
     root.append(svg("line", { x1: MARGIN.left, x2: right, y1: y, y2: y, stroke: colour.grid }));
     root.append(text(MARGIN.left - 7, y + 4, show(tick, spec.yKind, 3), { "text-anchor": "end" }));
   }
-  for (const tick of plan.x.ticks(Math.max(2, Math.floor(width / 60)))) {
-    const x = plan.x.at(tick);
+  for (const tick of scales.x.ticks(Math.max(2, Math.floor(width / 60)))) {
+    const x = scales.x.at(tick);
     root.append(svg("line", { x1: x, x2: x, y1: bottom, y2: bottom + 4, stroke: colour.muted }));
     root.append(text(x, bottom + 16, show(tick, spec.xKind, 3), { "text-anchor": "middle" }));
   }
@@ -116,9 +110,9 @@ function drawChart(spec, width, height, titled = false) {
     }),
   );
   const curves = svg("g", { "clip-path": `url(#${clip})`, fill: "none" });
-  for (const line of spec.lines) curves.append(...drawLine(line, plan, colour));
+  for (const line of spec.lines) curves.append(...drawLine(line, scales, colour));
   root.append(curves);
-  drawLimits(root, spec, plan, colour, { right, bottom });
+  drawLimits(root, spec, scales, colour, { right, bottom });
   if (!spec.lines.some((line) => line.points.length)) {
     root.append(
       text((MARGIN.left + right) / 2, middle, "no rows yet", { "text-anchor": "middle" }),
@@ -127,19 +121,19 @@ function drawChart(spec, width, height, titled = false) {
   return root;
 }
 
-function drawLine(line, plan, colour) {
-  const look = looks(line.number);
+function drawLine(line, scales, colour) {
+  const style = lineStyle(line.number);
   const out = [];
-  const places = thinned(line.points, plan).map(
-    ([x, y]) => `${plan.x.at(x).toFixed(1)},${plan.y.at(y).toFixed(1)}`,
+  const places = thinned(line.points, scales).map(
+    ([x, y]) => `${scales.x.at(x).toFixed(1)},${scales.y.at(y).toFixed(1)}`,
   );
   if (places.length) {
     out.push(
       svg("path", {
         class: "curve",
         d: `M${places.join("L")}`,
-        stroke: look.colour,
-        "stroke-dasharray": line.held ? "1.5 3.5" : look.dash,
+        stroke: style.colour,
+        "stroke-dasharray": line.held ? "1.5 3.5" : style.dash,
         "stroke-width": line.strong ? 3 : line.held ? 1.4 : 1.9,
         "stroke-opacity": line.faint ? 0.16 : 1,
         "stroke-linejoin": "round",
@@ -150,15 +144,17 @@ function drawLine(line, plan, colour) {
   }
   if (places.length && places.length < 3) {
     for (const [x, y] of line.points)
-      out.push(svg("circle", { cx: plan.x.at(x), cy: plan.y.at(y), r: 2.5, fill: look.colour }));
+      out.push(
+        svg("circle", { cx: scales.x.at(x), cy: scales.y.at(y), r: 2.5, fill: style.colour }),
+      );
   }
   if (line.star !== null && line.star !== undefined && places.length && !line.faint) {
     const at = line.points[line.points.length - 1][0];
     out.push(
       svg("path", {
         class: "star",
-        d: star(plan.x.at(at) - 3, plan.y.at(line.star), 7),
-        fill: look.colour,
+        d: star(scales.x.at(at) - 3, scales.y.at(line.star), 7),
+        fill: style.colour,
         stroke: colour.card,
         "stroke-width": 1,
       }),
@@ -167,8 +163,8 @@ function drawLine(line, plan, colour) {
   return out;
 }
 
-/** Of more points than pixels those that can be seen: of every column the ends, top and bottom. */
-function thinned(points, plan) {
+/** Points that can be told apart: in every column of pixels the first, lowest, highest and last. */
+export function thinned(points, scales) {
   if (points.length < 2000) return points;
   const out = [];
   let column = null;
@@ -182,7 +178,7 @@ function thinned(points, plan) {
     return out.push(...kept.map((k) => group[k]));
   };
   for (const point of points) {
-    const at = Math.round(plan.x.at(point[0]));
+    const at = Math.round(scales.x.at(point[0]));
     if (at !== column) {
       flush();
       column = at;
@@ -206,14 +202,14 @@ function star(x, y, size) {
   return `M${corners.join("L")}Z`;
 }
 
-/** Limits on top of the curves, with their number on a plate of the card's colour. */
-function drawLimits(root, spec, plan, colour, { right, bottom }) {
+/** The limits, drawn above the curves, each with its number on a background of the card's colour. */
+function drawLimits(root, spec, scales, colour, { right, bottom }) {
   const ordered = [...spec.limits].sort((a, b) => b - a).slice(0, 4);
   for (const limit of ordered) {
-    const y = plan.y.at(limit);
+    const y = scales.y.at(limit);
     const words = `limit ${show(limit, spec.yKind, 4)}`;
     const wide = words.length * 6.2 + 8;
-    const crowded = ordered.some((other) => other > limit && y - plan.y.at(other) < 22);
+    const crowded = ordered.some((other) => other > limit && y - scales.y.at(other) < 22);
     const up = y - 18 > MARGIN.top && !crowded;
     root.append(
       svg("line", {
@@ -251,7 +247,7 @@ function drawLimits(root, spec, plan, colour, { right, bottom }) {
       ),
     );
   }
-  if (spec.limits.length && bottom - plan.y.at(Math.min(...spec.limits)) > 30) {
+  if (spec.limits.length && bottom - scales.y.at(Math.min(...spec.limits)) > 30) {
     root.append(
       svg(
         "text",

@@ -1,244 +1,31 @@
-"use strict";
-// All about one run: its certificate, its audit, its notes, its settings.
+// Everything about one run apart from its curves: certificate, bar charts, audit, notes, settings.
 
-/** Value, limit, margin and price of every constraint, and whether the returned model keeps all. */
-function certificateCard(run) {
-  const certificate = run.result?.certificate;
-  if (!certificate || !Array.isArray(certificate.constraints)) return null;
-  const entries = certificate.constraints;
-  const head = [
-    "constraint",
-    "kept",
-    "value",
-    "limit",
-    "margin",
-    "held out",
-    "multiplier",
-    "0.01 more buys",
-  ];
-  const rows = entries.map((entry) => [
-    String(entry.name),
-    el("span", { class: entry.feasible ? "good" : "bad" }, entry.feasible ? "✓ kept" : "✗ broken"),
-    show(entry.value),
-    show(entry.limit),
-    show(entry.margin, "number", 3),
-    show(entry.test_rate),
-    show(entry.multiplier, "number", 3),
-    show(entry["relaxing_by_0.01_buys"], "number", 3),
-  ]);
-  const words = entries.length
-    ? certificate.feasible
-      ? "✓ all limits kept"
-      : "✗ limits broken"
-    : "no limits were set";
-  const place = Number.isFinite(certificate.returned?.round)
-    ? ` · returned model: round ${certificate.returned.round}`
-    : "";
-  return el(
-    "section",
-    { class: "card certificate" },
-    el(
-      "header",
-      {},
-      el(
-        "div",
-        {},
-        el("h3", {}, "Certificate"),
-        el(
-          "span",
-          { class: `note ${certificate.feasible ? "good" : "bad"}` },
-          entries.length ? `${words}, on the full training data` : words,
-        ),
-      ),
-      el(
-        "div",
-        { class: "tools" },
-        el(
-          "button",
-          {
-            type: "button",
-            class: "quiet small",
-            onclick: () =>
-              download(
-                "certificate.csv",
-                csv([
-                  head,
-                  ...entries.map((e) => [
-                    e.name,
-                    e.feasible,
-                    e.value,
-                    e.limit,
-                    e.margin,
-                    e.test_rate,
-                    e.multiplier,
-                    e["relaxing_by_0.01_buys"],
-                  ]),
-                ]),
-              ),
-          },
-          "CSV",
-        ),
-      ),
-    ),
-    entries.length
-      ? el(
-          "div",
-          { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Certificate" },
-          el(
-            "table",
-            {},
-            el(
-              "thead",
-              {},
-              el(
-                "tr",
-                {},
-                head.map((label, k) =>
-                  el("th", { scope: "col", class: k > 1 ? "figure" : "" }, label),
-                ),
-              ),
-            ),
-            el(
-              "tbody",
-              {},
-              rows.map((cells) =>
-                el(
-                  "tr",
-                  {},
-                  cells.map((content, k) =>
-                    k
-                      ? el("td", { class: k > 1 ? "figure" : "" }, content)
-                      : el("th", { scope: "row" }, content),
-                  ),
-                ),
-              ),
-            ),
-          ),
-        )
-      : null,
-    el(
-      "p",
-      { class: "note" },
-      `KKT residual ${show(certificate.kkt_residual)} (0: nothing left to gain)${place}`,
-    ),
-  );
-}
+import { barsOf } from "./bars.js";
+import { card, el } from "./dom.js";
+import { csvButton } from "./files.js";
+import { show } from "./numbers.js";
+import { badge, verdict } from "./state.js";
+import { swatch } from "./theme.js";
 
-/** Keys and values of anything, nested ones indented. */
-function factsTable(tree, depth = 0) {
-  const entries = Object.entries(tree || {});
-  return el(
-    "table",
-    { class: "facts" },
-    el(
-      "tbody",
-      {},
-      entries.map(([key, value]) => {
-        const nested =
-          value &&
-          typeof value === "object" &&
-          !(Array.isArray(value) && value.every((item) => typeof item !== "object"));
-        const content =
-          nested && depth < 3
-            ? factsTable(value, depth + 1)
-            : typeof value === "number"
-              ? show(value, "number", 6)
-              : Array.isArray(value)
-                ? value
-                    .slice(0, 100)
-                    .map((item) => (typeof item === "number" ? show(item) : String(item)))
-                    .join(", ")
-                : typeof value === "object"
-                  ? JSON.stringify(value)
-                  : String(value);
-        return el(
-          "tr",
-          {},
-          el("th", { scope: "row" }, key.replaceAll("_", " ")),
-          el("td", {}, content),
-        );
-      }),
-    ),
-  );
-}
+const MOST_ITEMS = 100;
+const DEEPEST = 3;
+const COLUMNS = [
+  { head: "constraint", value: (entry) => entry.name },
+  { head: "kept", value: (entry) => entry.feasible },
+  { head: "value", value: (entry) => entry.value },
+  { head: "limit", value: (entry) => entry.limit },
+  { head: "margin", value: (entry) => entry.margin, digits: 3 },
+  { head: "held out", value: (entry) => entry.test_rate },
+  { head: "multiplier", value: (entry) => entry.multiplier, digits: 3 },
+  {
+    head: "gain if relaxed by 0.01",
+    value: (entry) => entry["relaxing_by_0.01_buys"],
+    digits: 3,
+  },
+];
 
-function auditCard(run) {
-  if (!run.audit && !run.audit_picture) return null;
-  return el(
-    "section",
-    { class: "card audit" },
-    el(
-      "header",
-      {},
-      el(
-        "div",
-        {},
-        el("h3", {}, "Privacy audit"),
-        el("span", { class: "note" }, "what attacks on this run's model found"),
-      ),
-    ),
-    run.audit_picture ? el("img", { src: run.audit_picture, alt: `Audit of ${run.name}` }) : null,
-    run.audit ? el("div", { class: "scroll" }, factsTable(run.audit)) : null,
-  );
-}
-
-/** All about one run below its curves: notes, certificate, bars, audit, settings. */
-function detailsOf(run) {
-  const notes = [...(Array.isArray(run.result?.notes) ? run.result.notes : []), ...run.trouble];
-  const events = run.events.map((event) => `round ${event.round}: ${event.site} ${event.event}`);
-  const parts = [
-    notes.length
-      ? el(
-          "ul",
-          { class: "notes" },
-          notes.map((note) => el("li", {}, String(note))),
-        )
-      : null,
-    el("div", { class: "grid wide" }, certificateCard(run), ...barsOf(run), auditCard(run)),
-    run.more_constraints > 0
-      ? el(
-          "p",
-          { class: "note" },
-          `${run.more_constraints} more constraints have no curves of their own: the worst are drawn.`,
-        )
-      : null,
-    events.length
-      ? el(
-          "details",
-          { class: "more" },
-          el("summary", {}, `Events (${events.length})`),
-          el(
-            "ul",
-            { class: "notes" },
-            events.map((line) => el("li", {}, line)),
-          ),
-        )
-      : null,
-    el(
-      "details",
-      { class: "more" },
-      el("summary", {}, "All settings"),
-      el(
-        "div",
-        { class: "card" },
-        factsTable({
-          ...run.settings,
-          ...(run.result?.versions
-            ? {
-                versions: Object.entries(run.result.versions)
-                  .map(([name, number]) => `${name} ${number}`)
-                  .join(", "),
-              }
-            : {}),
-        }),
-      ),
-    ),
-  ];
-  return el("div", { class: "details" }, parts);
-}
-
-/** One run of several, to unfold: all about it is made when it is first looked at. */
-function foldedRun(run, number, open) {
+/** A run that unfolds; its details are made when it is first opened. */
+export function foldedRun(run, number, open) {
   const box = el(
     "details",
     { class: "run", open },
@@ -257,4 +44,169 @@ function foldedRun(run, number, open) {
   box.addEventListener("toggle", fill);
   fill();
   return box;
+}
+
+/** The details of a run, below its curves. */
+export function detailsOf(run) {
+  const notes = [...(Array.isArray(run.result?.notes) ? run.result.notes : []), ...run.trouble];
+  const events = run.events.map((event) => `round ${event.round}: ${event.site} ${event.event}`);
+  return el(
+    "div",
+    { class: "details" },
+    notes.length ? list(notes) : null,
+    el("div", { class: "grid wide" }, certificateCard(run), ...barsOf(run), auditCard(run)),
+    run.more_constraints > 0
+      ? el(
+          "p",
+          { class: "note" },
+          `Curves are drawn for the constraints with the largest values; ${run.more_constraints} others have none.`,
+        )
+      : null,
+    events.length ? folded(`Events (${events.length})`, list(events)) : null,
+    folded("All settings", el("div", { class: "card" }, factsTable(settingsOf(run)))),
+  );
+}
+
+function list(lines) {
+  return el(
+    "ul",
+    { class: "notes" },
+    lines.map((line) => el("li", {}, String(line))),
+  );
+}
+
+function folded(title, content) {
+  return el("details", { class: "more" }, el("summary", {}, title), content);
+}
+
+function settingsOf(run) {
+  const versions = Object.entries(run.result?.versions || {});
+  if (!versions.length) return run.settings;
+  return {
+    ...run.settings,
+    versions: versions.map(([name, number]) => `${name} ${number}`).join(", "),
+  };
+}
+
+/** Value, limit, margin and multiplier of every constraint, and whether the returned model keeps it. */
+function certificateCard(run) {
+  const certificate = run.result?.certificate;
+  if (!Array.isArray(certificate?.constraints)) return null;
+  const entries = certificate.constraints;
+  const place = Number.isFinite(certificate.returned?.round)
+    ? ` · the returned model is that of round ${certificate.returned.round}`
+    : "";
+  return card(
+    "certificate",
+    el("h3", {}, "Certificate"),
+    el(
+      "span",
+      { class: `note ${certificate.feasible ? "good" : "bad"}` },
+      certificateNote(certificate),
+    ),
+    csvButton("certificate.csv", () => [
+      COLUMNS.map(({ head }) => head),
+      ...entries.map((entry) => COLUMNS.map(({ value }) => value(entry))),
+    ]),
+    entries.length ? certificateTable(entries) : null,
+    el(
+      "p",
+      { class: "note" },
+      `KKT residual ${show(certificate.kkt_residual)} (0 at a stationary point)${place}`,
+    ),
+  );
+}
+
+function certificateNote({ constraints, feasible }) {
+  if (!constraints.length) return "no limits were set";
+  return `${feasible ? "✓ all limits kept" : "✗ limits broken"}, on the full training data`;
+}
+
+function certificateTable(entries) {
+  const kind = (k) => (k > 1 ? "figure" : "");
+  const content = ({ head, value, digits = 4 }, entry) => {
+    if (head === "constraint") return String(value(entry));
+    if (head !== "kept") return show(value(entry), "number", digits);
+    return el(
+      "span",
+      { class: value(entry) ? "good" : "bad" },
+      value(entry) ? "✓ kept" : "✗ broken",
+    );
+  };
+  return el(
+    "div",
+    { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Certificate" },
+    el(
+      "table",
+      {},
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          COLUMNS.map(({ head }, k) => el("th", { scope: "col", class: kind(k) }, head)),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        entries.map((entry) =>
+          el(
+            "tr",
+            {},
+            COLUMNS.map((column, k) =>
+              k
+                ? el("td", { class: kind(k) }, content(column, entry))
+                : el("th", { scope: "row" }, content(column, entry)),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+function auditCard(run) {
+  if (!run.audit && !run.audit_picture) return null;
+  return card(
+    "audit",
+    el("h3", {}, "Privacy audit"),
+    "what could be worked out from the messages of this run",
+    null,
+    run.audit_picture ? el("img", { src: run.audit_picture, alt: `Audit of ${run.name}` }) : null,
+    run.audit ? el("div", { class: "scroll" }, factsTable(run.audit)) : null,
+  );
+}
+
+/** A table of keys and values; objects within become tables within. */
+function factsTable(tree, depth = 0) {
+  return el(
+    "table",
+    { class: "facts" },
+    el(
+      "tbody",
+      {},
+      Object.entries(tree || {}).map(([key, value]) =>
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row" }, key.replaceAll("_", " ")),
+          el("td", {}, fact(value, depth)),
+        ),
+      ),
+    ),
+  );
+}
+
+function fact(value, depth) {
+  if (typeof value === "number") return show(value, "number", 6);
+  if (value === null || typeof value !== "object") return String(value);
+  const flat = Array.isArray(value) && value.every((item) => typeof item !== "object");
+  if (!flat && depth < DEEPEST) return factsTable(value, depth + 1);
+  if (!Array.isArray(value)) return JSON.stringify(value);
+  return value
+    .slice(0, MOST_ITEMS)
+    .map((item) => (typeof item === "number" ? show(item) : String(item)))
+    .join(", ");
 }

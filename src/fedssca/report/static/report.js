@@ -1,35 +1,40 @@
-"use strict";
-// The report: a table of runs, their curves, and all about each of them.
+// The report: a table of runs, their curves, and the details of each run.
 
-(() => {
-  const { runs } = DATA;
-  const curves = curvesOf(runs);
-  const table = runsTable(runs, {
-    toggle: runs.length > 1 ? (name, on) => curves.toggle(name, on) : null,
-  });
-  const open = runs.length <= 3;
-  const each = runs.map((run, number) => foldedRun(run, number, open));
-  const made = el(
+import { curvesOf } from "./curves.js";
+import { foldedRun } from "./details.js";
+import { el, pageData } from "./dom.js";
+import { runsTable } from "./tables.js";
+import { startTheme, themeButton } from "./theme.js";
+
+const MOST_OPEN = 3;
+
+const { runs, palette } = pageData();
+const single = runs.length === 1;
+startTheme(palette);
+const curves = curvesOf(runs);
+const table = runsTable(runs, { toggle: single ? null : curves.toggle });
+document.getElementById("page").append(
+  el(
+    "header",
+    { class: "top" },
+    el("h1", {}, single ? runs[0].name : `${runs.length} runs compared`),
+    themeButton(),
+  ),
+  el(
+    "main",
+    {},
+    table.node,
+    curves.node,
+    el(
+      "section",
+      {},
+      el("h2", {}, single ? "Details" : "Each run"),
+      runs.map((run, number) => foldedRun(run, number, runs.length <= MOST_OPEN)),
+    ),
+  ),
+  el(
     "footer",
     {},
-    "Made by fedssca report. This file holds everything it shows and asks no host for anything. ★ marks the returned model where it is not that of the last row.",
-  );
-  document
-    .getElementById("page")
-    .append(
-      el(
-        "header",
-        { class: "top" },
-        el("h1", {}, runs.length === 1 ? runs[0].name : `${runs.length} runs compared`),
-        Theme.button(),
-      ),
-      el(
-        "main",
-        {},
-        table.node,
-        curves.node,
-        el("section", {}, el("h2", {}, runs.length === 1 ? "Details" : "Each run"), each),
-      ),
-      made,
-    );
-})();
+    "Written by fedssca report. This file contains everything it shows and loads nothing from the network. ★ marks the returned model where it is not that of the last row.",
+  ),
+);

@@ -1,21 +1,22 @@
-"use strict";
-// From numbers to places on an axis, and round numbers to write there.
+// Scales map values to positions on an axis and choose round numbers for its ticks.
 
-/** A scale from [low, high] to [from, to]: `at(value)`, `back(place)`, `ticks(count)`. */
-function linearScale(low, high, from, to) {
+/** A linear scale from [low, high] to [from, to].
+ *  `at(value)` gives the position, `back(position)` the value, `ticks(count)` about `count` round values. */
+export function linearScale(low, high, from, to) {
   const span = high - low || 1;
   return {
     at: (value) => from + ((value - low) / span) * (to - from),
-    back: (place) => low + ((place - from) / (to - from)) * span,
+    back: (position) => low + ((position - from) / (to - from)) * span,
     ticks: (count) => linearTicks(low, high, count),
   };
 }
 
-function logScale(low, high, from, to) {
+/** The same with a logarithmic axis; both ends must be positive. */
+export function logScale(low, high, from, to) {
   const inner = linearScale(Math.log10(low), Math.log10(high), from, to);
   return {
     at: (value) => inner.at(Math.log10(Math.max(value, low / 10))),
-    back: (place) => 10 ** inner.back(place),
+    back: (position) => 10 ** inner.back(position),
     ticks: (count) => logTicks(low, high, count),
   };
 }
@@ -48,25 +49,26 @@ function logTicks(low, high, count) {
   const every = Math.ceil((to - from) / count);
   const ticks = [];
   for (let power = from; power <= to; power += every) {
-    if (10 ** power >= low * 0.999 && 10 ** power <= high * 1.001) ticks.push(10 ** power);
+    const tick = Number(`1e${power}`);
+    if (tick >= low * 0.999 && tick <= high * 1.001) ticks.push(tick);
   }
   return ticks;
 }
 
-/** The range of numbers, with a little room; of a log axis the room is a factor. */
-function range(values, logarithmic) {
-  let low = Infinity;
-  let high = -Infinity;
+/** The range of numbers with a margin on both sides; on a logarithmic axis the margin is a factor. */
+export function range(values, logarithmic) {
+  let low = Number.POSITIVE_INFINITY;
+  let high = Number.NEGATIVE_INFINITY;
   for (const value of values) {
     if (value < low) low = value;
     if (value > high) high = value;
   }
   if (low > high) return [0, 1];
   if (logarithmic) {
-    const room = low === high ? 2 : (high / low) ** 0.05;
-    return [low / room, high * room];
+    const margin = low === high ? 2 : (high / low) ** 0.05;
+    return [low / margin, high * margin];
   }
-  const room = low === high ? Math.abs(low) * 0.1 || 1 : (high - low) * 0.06;
-  const floor = low >= 0 && low - room < 0 ? 0 : low - room;
-  return [floor, high + room];
+  const margin = low === high ? Math.abs(low) * 0.1 || 1 : (high - low) * 0.06;
+  const floor = low >= 0 && low - margin < 0 ? 0 : low - margin;
+  return [floor, high + margin];
 }

@@ -1,80 +1,81 @@
-"use strict";
-// Questions to the server: the token of the address goes along as a header, never as a cookie.
+// Requests to the server. The token of the page's address is sent as a header, never as a cookie.
 
-const TOKEN = new URLSearchParams(location.search).get("token") || "";
-const HEADERS = { "X-Fedssca-Token": TOKEN };
+import { el } from "../../static/dom.js";
+import { download, fileName } from "../../static/files.js";
 
-/** An answer, or an Error with the server's own words; `errors` are those of a form's fields. */
-async function ask(path, said) {
-  const options =
-    said === undefined
-      ? { headers: HEADERS }
-      : {
-          method: "POST",
-          headers: { ...HEADERS, "Content-Type": "application/json" },
-          body: JSON.stringify(said),
-        };
-  let response;
-  try {
-    response = await fetch(path, options);
-  } catch {
-    throw new Error("The server does not answer: is fedssca ui still running?");
-  }
-  const found = await response.json().catch(() => ({}));
+const FIRST_PAUSE = 500;
+const LONGEST_PAUSE = 8000;
+
+/** The answer to a GET, or to a POST of `body`. Fails with the server's message; `errors` of the
+ *  failure maps names of fields to messages. */
+export async function request(path, body) {
+  const response = await fetchWithToken(path, body).catch(() => {
+    throw new Error("The server does not answer. Is fedssca ui still running?");
+  });
+  const answer = await response.json().catch(() => ({}));
   if (!response.ok) {
-    const error = new Error(found.error || `The server said ${response.status}.`);
-    error.errors = found.errors || (found.field ? { [found.field]: found.error } : null);
+    const error = new Error(answer.error || `The server answered with status ${response.status}.`);
+    error.errors = answer.errors || (answer.field ? { [answer.field]: answer.error } : null);
     throw error;
   }
-  return found;
+  return answer;
 }
 
-const query = (names) => names.map((name) => `run=${encodeURIComponent(name)}`).join("&");
+/** Names of runs as the query of an address. */
+export function queryOf(names) {
+  return names.map((name) => `run=${encodeURIComponent(name)}`).join("&");
+}
 
-/** The report of runs as a download. */
+/** A button that saves the report of runs. */
+export function reportButton(names) {
+  return el(
+    "button",
+    { type: "button", class: "quiet", onclick: () => attempt(() => saveReport(names())) },
+    "Report",
+  );
+}
+
 async function saveReport(names) {
-  const response = await fetch(`/api/report?${query(names)}`, { headers: HEADERS });
-  if (!response.ok) throw new Error((await response.json().catch(() => ({}))).error || "no report");
+  const response = await fetchWithToken(`/api/report?${queryOf(names)}`);
+  if (!response.ok) throw await refusal(response);
   download(
     names.length === 1 ? fileName(`report ${names[0]}`, "html") : "report.html",
     new Blob([await response.blob()], { type: "text/html" }),
   );
 }
 
-/** Server-sent events of runs, again and again until `stop()`; `hear(kind, data)`, `say(text)`. */
-function follow(names, hear, say) {
+/** Receive the server-sent events of runs until `stop()` is called, connecting again when the
+ *  connection ends. `onEvent(kind, data)` gets the events, `onTrouble(message)` what went wrong. */
+export function follow(names, onEvent, onTrouble) {
   const ended = new AbortController();
   (async () => {
-    let pause = 500;
+    let pause = FIRST_PAUSE;
     while (!ended.signal.aborted) {
       try {
-        const response = await fetch(`/api/stream?${query(names)}`, {
-          headers: HEADERS,
-          signal: ended.signal,
-        });
-        if (!response.ok)
-          throw new Error((await response.json().catch(() => ({}))).error || "refused");
-        say("");
-        pause = 500;
-        await readEvents(response.body.getReader(), hear);
+        const path = `/api/stream?${queryOf(names)}`;
+        const response = await fetchWithToken(path, undefined, ended.signal);
+        if (!response.ok) throw await refusal(response);
+        pause = FIRST_PAUSE;
+        await readEvents(response.body.getReader(), onEvent);
       } catch (error) {
         if (ended.signal.aborted) return;
-        say(
-          error.message === "Failed to fetch" || error instanceof TypeError
-            ? "The server does not answer: trying again."
+        onTrouble(
+          error instanceof TypeError
+            ? "The server does not answer. The page tries again."
             : error.message,
         );
       }
       await new Promise((resolve) => {
         setTimeout(resolve, pause);
       });
-      pause = Math.min(pause * 2, 8000);
+      pause = Math.min(pause * 2, LONGEST_PAUSE);
     }
   })();
   return { stop: () => ended.abort() };
 }
 
-async function readEvents(reader, hear) {
+/** Parse server-sent events from a stream of bytes. */
+export async function readEvents(reader, onEvent) {
   const decoder = new TextDecoder();
   let text = "";
   for (;;) {
@@ -86,25 +87,37 @@ async function readEvents(reader, hear) {
     for (const part of parts) {
       const kind = /^event: (\w+)$/m.exec(part)?.[1];
       const data = /^data: (.*)$/m.exec(part)?.[1];
-      if (kind && data) hear(kind, JSON.parse(data));
+      if (kind && data) onEvent(kind, JSON.parse(data));
     }
   }
 }
 
-/** A line at the foot of the page that goes away by itself. */
-function notify(words, bad = false) {
-  const box = document.getElementById("notices");
-  const line = el("div", { class: bad ? "notice wrong" : "notice" }, words);
-  box.append(line);
+/** Show a message at the foot of the page for a few seconds. */
+export function notify(message, bad = false) {
+  const line = el("div", { class: bad ? "notice wrong" : "notice" }, message);
+  document.getElementById("notices").append(line);
   setTimeout(() => line.remove(), bad ? 9000 : 4000);
 }
 
-/** Do something that may be refused; the refusal is shown. */
-async function attempt(action) {
+/** The result of an action, or null after its failure was shown. */
+export async function attempt(action) {
   try {
     return await action();
   } catch (error) {
     notify(error.message, true);
     return null;
   }
+}
+
+function fetchWithToken(path, body, signal) {
+  const token = new URLSearchParams(location.search).get("token") || "";
+  const headers = { "X-Fedssca-Token": token };
+  if (body === undefined) return fetch(path, { headers, signal });
+  headers["Content-Type"] = "application/json";
+  return fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
+}
+
+async function refusal(response) {
+  const answer = await response.json().catch(() => ({}));
+  return new Error(answer.error || `The server answered with status ${response.status}.`);
 }

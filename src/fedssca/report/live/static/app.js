@@ -1,60 +1,42 @@
-"use strict";
-// Which view is on: #/ the list, #/run/NAME, #/compare/NAME/NAME..., #/new or #/new/NAME.
+// The live page: the bar on top, and below it the view that the address names.
 
-function address(view, names = []) {
-  return `#/${[view, ...names.map(encodeURIComponent)].join("/")}`;
+import { el, pageData } from "../../static/dom.js";
+import { dropThemeListeners, startTheme, themeButton } from "../../static/theme.js";
+import { parseAddress } from "./address.js";
+import { formView } from "./form.js";
+import { listView } from "./list.js";
+import { runsView } from "./run.js";
+
+startTheme(pageData().palette);
+const stage = el("div", { id: "stage" });
+const links = { list: el("a", { href: "#/" }, "Runs"), new: el("a", { href: "#/new" }, "New run") };
+let current = null;
+
+document
+  .getElementById("page")
+  .append(
+    el(
+      "header",
+      { class: "top bar" },
+      el("a", { class: "brand", href: "#/" }, "fedssca"),
+      el("nav", { "aria-label": "Views" }, Object.values(links)),
+      themeButton(),
+    ),
+    stage,
+    el("div", { id: "notices", role: "status", "aria-live": "polite" }),
+  );
+addEventListener("hashchange", show);
+show();
+
+function show() {
+  const [view, ...names] = parseAddress(location.hash);
+  current?.close();
+  dropThemeListeners();
+  if ((view === "run" || view === "compare") && names.length) current = runsView(names);
+  else if (view === "new") current = formView(names[0]);
+  else current = listView();
+  stage.replaceChildren(current.node);
+  for (const link of Object.values(links)) link.removeAttribute("aria-current");
+  links[view === "new" ? "new" : "list"].setAttribute("aria-current", "page");
+  scrollTo(0, 0);
 }
-
-function go(view, names = []) {
-  location.hash =
-    view === "compare" && names.length === 1 ? address("run", names) : address(view, names);
-}
-
-(() => {
-  const stage = el("div", { id: "stage" });
-  const links = [
-    ["Runs", "#/"],
-    ["New run", "#/new"],
-  ].map(([label, href]) => el("a", { href }, label));
-  let now = null;
-  document
-    .getElementById("page")
-    .append(
-      el(
-        "header",
-        { class: "top bar" },
-        el("a", { class: "brand", href: "#/" }, "fedssca"),
-        el("nav", { "aria-label": "Views" }, links),
-        Theme.button(),
-      ),
-      stage,
-      el("div", { id: "notices", role: "status", "aria-live": "polite" }),
-    );
-
-  function open() {
-    const [view, ...names] = location.hash
-      .replace(/^#\/?/, "")
-      .split("/")
-      .filter(Boolean)
-      .map((part) => {
-        try {
-          return decodeURIComponent(part);
-        } catch {
-          return part;
-        }
-      });
-    now?.close();
-    Theme.forget();
-    if ((view === "run" || view === "compare") && names.length) now = runsView(names);
-    else if (view === "new") now = formView(names[0]);
-    else now = listView();
-    stage.replaceChildren(now.node);
-    links.forEach((link, k) => {
-      if ((k === 1) === (view === "new")) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    });
-    scrollTo(0, 0);
-  }
-  addEventListener("hashchange", open);
-  open();
-})();

@@ -1,21 +1,16 @@
-"use strict";
-// A new run: fields made from the schema, errors where they belong, or the same as TOML.
+// A new run: a form made from the schema, or the same settings as TOML. Errors stand at their fields.
 
-/** What was typed last, so that a run that failed can be mended. */
-const Draft = {
-  said: null,
-  error: "",
-  blame(error) {
-    this.error = error || "";
-  },
-  take() {
-    const found = { said: this.said, error: this.error };
-    this.error = "";
-    return found;
-  },
-};
+import { card, el } from "../../static/dom.js";
+import { openView } from "./address.js";
+import { attempt, queryOf, request } from "./api.js";
+import { rememberForm, takeDraft } from "./draft.js";
+import { clearErrors, labelled, schemaField } from "./field.js";
+import { limitsEditor } from "./limits.js";
 
-function formView(like) {
+const LIMITS = "problem.constraint";
+
+/** The view of a new run: {node, close()}; `like` is the name of a run whose settings it starts from. */
+export function formView(like) {
   const node = el(
     "main",
     {},
@@ -25,22 +20,22 @@ function formView(like) {
       el("div", {}, el("a", { class: "back", href: "#/" }, "← Runs"), el("h1", {}, "New run")),
     ),
   );
-  const draft = Draft.take();
+  const draft = takeDraft();
   (async () => {
-    const blank = await ask(like ? `/api/config?${query([like])}` : "/api/form");
-    const mended = !like && draft.error && draft.said ? { ...blank, ...draft.said } : blank;
-    const form = makeForm(mended, blank.sections);
+    const blank = await request(like ? `/api/config?${queryOf([like])}` : "/api/form");
+    const correct = draft && !like;
+    const form = makeForm(correct ? { ...blank, ...draft.values } : blank);
     node.append(form.node);
-    if (mended !== blank) form.blame(draft.error);
+    if (correct) form.showErrors({ [draft.failure.field || ""]: draft.failure.message });
     else form.focus();
   })().catch((error) => node.append(el("p", { class: "notice wrong" }, error.message)));
   return { node, close() {} };
 }
 
-function makeForm(start, sections) {
+function makeForm(start) {
   const inputs = new Map();
-  const limitFields = sections.find((section) => section.name === "problem.constraint").fields;
-  const limits = el("div", { class: "limits" });
+  const limitFields = start.sections.find(({ name }) => name === LIMITS).fields;
+  const limits = limitsEditor(limitFields, start.takes);
   const top = el("p", { class: "notice wrong", role: "alert", hidden: true });
   const name = el("input", {
     type: "text",
@@ -48,147 +43,31 @@ function makeForm(start, sections) {
     autocomplete: "off",
     spellcheck: "false",
   });
-  const text = el("textarea", { rows: 24, spellcheck: "false", "aria-label": "The run as TOML" });
-  const takes = (kind, key) =>
-    key === "kind" || key === "limit" || (start.takes[kind] || []).includes(key);
-  let asToml = false;
-
-  function addLimit(values = { kind: "loss", limit: "" }) {
-    const own = new Map();
-    const box = el("fieldset", { class: "limit" });
-    const fit = () => {
-      for (const [key, each] of own) each.node.hidden = !takes(own.get("kind").read(), key);
-    };
-    const remove = el(
-      "button",
-      {
-        type: "button",
-        class: "quiet small",
-        onclick: () => {
-          box.remove();
-          number();
-          addButton.focus();
-        },
-      },
-      "Remove",
-    );
-    box.append(
-      el("legend", {}),
-      el(
-        "div",
-        { class: "fields" },
-        limitFields.map((field) => {
-          const made = fieldOf(field, values[field.key] ?? "");
-          own.set(field.key, made);
-          return made.node;
-        }),
-      ),
-      remove,
-    );
-    box.own = own;
-    own.get("kind").input.addEventListener("change", fit);
-    fit();
-    limits.append(box);
-    number();
-  }
-  const number = () =>
-    [...limits.children].forEach((box, k) => {
-      box.querySelector("legend").textContent = `Limit ${k + 1}`;
-    });
-  const addButton = el(
-    "button",
-    {
-      type: "button",
-      class: "quiet",
-      onclick: () => {
-        addLimit();
-        limits.lastElementChild.querySelector("select, input").focus();
-      },
-    },
-    "Add a limit",
-  );
-
-  const parts = sections
-    .filter((section) => section.name !== "problem.constraint")
-    .map((section) => {
-      const made = section.fields.map((field) => {
-        const one = fieldOf(field, start.values[field.key] ?? field.default);
-        inputs.set(field.key, { ...one, field });
-        return { field, ...one };
-      });
-      const basic = made.filter(({ field }) => field.basic).map((each) => each.node);
-      const rest = made.filter(({ field }) => !field.basic).map((each) => each.node);
-      const changed = made.some(
-        ({ field }) =>
-          !field.basic &&
-          start.values[field.key] !== undefined &&
-          start.values[field.key] !== field.default &&
-          !basic.length,
-      );
-      return el(
-        "section",
-        { class: "card part" },
-        el(
-          "header",
-          {},
-          el("div", {}, el("h2", {}, section.name), el("span", { class: "note" }, section.about)),
-        ),
-        el("div", { class: "fields" }, basic),
-        section.name === "problem" ? el("div", { class: "constraints" }, limits, addButton) : null,
-        rest.length
-          ? el(
-              "details",
-              { class: "more", open: changed },
-              el("summary", {}, basic.length ? "More settings" : "Settings"),
-              el("div", { class: "fields" }, rest),
-            )
-          : null,
-      );
-    });
-  (start.limits || []).forEach(addLimit);
-
-  const fieldsPart = el("div", { class: "parts" }, parts);
-  const tomlPart = el(
-    "section",
-    { class: "card part", hidden: true },
-    el(
-      "header",
-      {},
-      el(
-        "div",
-        {},
-        el("h2", {}, "TOML"),
-        el("span", { class: "note" }, "keys that are left out have their defaults"),
-      ),
-    ),
-    text,
-    el("p", { class: "error", id: "error-toml", hidden: true }),
-  );
   const nameField = labelled(
     "name",
     "Name of the run",
-    "letters, digits, dots, dashes; the folder of the run",
+    "letters, digits, dots, dashes, underscores; also the name of its folder",
     name,
   );
-  const tabs = el(
-    "fieldset",
-    { class: "segments" },
-    el("legend", { class: "hidden" }, "Edit as"),
-    ["Form", "TOML"].map((label, k) => {
-      const input = el("input", {
-        type: "radio",
-        name: "shape",
-        checked: k === 0,
-        onchange: () =>
-          attempt(() => turn(k === 1)).then((done) => {
-            if (done === null)
-              input.closest("fieldset").querySelectorAll("input")[asToml ? 1 : 0].checked = true;
-          }),
-      });
-      return el("label", {}, input, el("span", {}, label));
-    }),
-  );
+  const text = el("textarea", { rows: 24, spellcheck: "false", "aria-label": "The run as TOML" });
   const submit = el("button", { type: "submit", class: "primary" }, "Start the run");
+  let asToml = false;
+
+  const fieldsPart = el(
+    "div",
+    { class: "parts" },
+    start.sections.filter((section) => section.name !== LIMITS).map(sectionCard),
+  );
+  const tomlPart = card(
+    "part",
+    el("h2", {}, "TOML"),
+    "keys that are left out have their default values",
+    null,
+    text,
+  );
+  tomlPart.hidden = true;
+  limits.write(start.limits || []);
+
   const node = el(
     "form",
     {
@@ -199,41 +78,86 @@ function makeForm(start, sections) {
         send();
       },
     },
-    el("div", { class: "formhead card" }, nameField.node, tabs),
+    el("div", { class: "formhead card" }, nameField.node, shapeSwitch()),
     top,
     fieldsPart,
     tomlPart,
     el("div", { class: "foot" }, submit),
   );
 
-  function said() {
-    if (asToml) return { toml: text.value };
-    const values = {};
-    for (const [key, { read, field }] of inputs) if (read() !== field.default) values[key] = read();
-    const rows = [...limits.children].map((box) =>
-      Object.fromEntries(
-        [...box.own]
-          .filter(([, each]) => !each.node.hidden)
-          .map(([key, { read }]) => [key, read()]),
-      ),
+  function sectionCard(section) {
+    const made = section.fields.map((field) => {
+      const own = schemaField(field, start.values[field.key] ?? field.default);
+      inputs.set(field.key, { ...own, field });
+      return { field, node: own.node };
+    });
+    const basic = made.filter(({ field }) => field.basic);
+    const rest = made.filter(({ field }) => !field.basic);
+    const changed = rest.some(
+      ({ field }) => (start.values[field.key] ?? field.default) !== field.default,
     );
-    return { values, limits: rows };
+    const nodes = (list) => list.map((each) => each.node);
+    return card(
+      "part",
+      el("h2", {}, section.name),
+      section.about,
+      null,
+      el("div", { class: "fields" }, nodes(basic)),
+      section.name === "problem" ? limits.node : null,
+      rest.length
+        ? el(
+            "details",
+            { class: "more", open: changed && !basic.length },
+            el("summary", {}, basic.length ? "More settings" : "Settings"),
+            el("div", { class: "fields" }, nodes(rest)),
+          )
+        : null,
+    );
   }
-  /** From the form to TOML and back: what cannot be read stays where it is. */
-  async function turn(toToml) {
+  /** The choice between the form and TOML. */
+  function shapeSwitch() {
+    const radios = ["Form", "TOML"].map((label, k) => ({
+      label,
+      input: el("input", {
+        type: "radio",
+        name: "shape",
+        checked: k === 0,
+        onchange: async () => {
+          if (!(await attempt(() => changeShape(k === 1))))
+            radios[asToml ? 1 : 0].input.checked = true;
+        },
+      }),
+    }));
+    return el(
+      "fieldset",
+      { class: "segments" },
+      el("legend", { class: "hidden" }, "Edit as"),
+      radios.map(({ label, input }) => el("label", {}, input, el("span", {}, label))),
+    );
+  }
+  /** The settings as the server expects them: TOML, or the values that differ from the defaults. */
+  function settings() {
+    if (asToml) return { toml: text.value };
+    const changed = [...inputs].filter(([, { read, field }]) => read() !== field.default);
+    return {
+      values: Object.fromEntries(changed.map(([key, { read }]) => [key, read()])),
+      limits: limits.read(),
+    };
+  }
+  /** From the form to TOML or back. Settings with errors stay in the shape in which they are. */
+  async function changeShape(toToml) {
     clear();
-    let found;
+    let answer;
     try {
-      found = await ask("/api/check", said());
+      answer = await request("/api/check", settings());
     } catch (error) {
       showErrors(error.errors || { "": error.message });
-      throw new Error("Mend what is marked first.");
+      throw new Error("Correct the marked fields first.");
     }
-    if (toToml) text.value = found.toml;
+    if (toToml) text.value = answer.toml;
     else {
-      for (const [key, { write, field }] of inputs) write(found.values[key] ?? field.default);
-      limits.replaceChildren();
-      found.limits.forEach(addLimit);
+      for (const [key, { write, field }] of inputs) write(answer.values[key] ?? field.default);
+      limits.write(answer.limits);
     }
     asToml = toToml;
     fieldsPart.hidden = asToml;
@@ -243,116 +167,50 @@ function makeForm(start, sections) {
   async function send() {
     clear();
     submit.disabled = true;
-    const what = said();
+    const given = { name: name.value.trim(), ...settings() };
     try {
-      const found = await ask("/api/start", { name: name.value.trim(), ...what });
-      Draft.said = {
-        name: name.value.trim(),
-        ...(what.values ? { values: { ...defaults(), ...what.values }, limits: what.limits } : {}),
-      };
-      go("run", [found.name]);
+      const answer = await request("/api/start", given);
+      rememberForm({ name: given.name, ...(asToml ? {} : formValues(given)) });
+      openView("run", [answer.name]);
     } catch (error) {
       showErrors(error.errors || { "": error.message });
     }
     submit.disabled = false;
   }
-  const defaults = () =>
-    Object.fromEntries([...inputs].map(([key, { field }]) => [key, field.default]));
+  function formValues(given) {
+    const defaults = [...inputs].map(([key, { field }]) => [key, field.default]);
+    return { values: { ...Object.fromEntries(defaults), ...given.values }, limits: given.limits };
+  }
   function clear() {
     top.hidden = true;
-    node.querySelectorAll(".error").forEach((line) => {
-      line.hidden = true;
-    });
-    node
-      .querySelectorAll("[aria-invalid]")
-      .forEach((input) => input.removeAttribute("aria-invalid"));
+    clearErrors(node);
   }
-  function target(key) {
-    const entry = /^problem\.constraint\.(\d+)(?:\.(\w+))?/.exec(key);
-    if (entry) return limits.children[Number(entry[1])]?.own.get(entry[2] || "limit");
+  /** The field that a key names, if it is on the page. */
+  function fieldOf(key) {
     if (key === "name") return nameField;
+    if (asToml) return undefined;
+    const limit = /^problem\.constraint\.(\d+)(?:\.(\w+))?/.exec(key);
+    if (limit) return limits.fieldAt(Number(limit[1]), limit[2] || "limit");
     return inputs.get(key.split(".").slice(0, 2).join("."));
   }
+  /** Show messages at their fields; those without a field stand above the form. */
   function showErrors(errors) {
-    const loose = [];
+    const others = [];
     let first = null;
-    for (const [key, words] of Object.entries(errors)) {
-      const place = asToml && key !== "name" ? null : target(key);
-      if (place) {
-        place.fail(words);
-        place.node.closest("details")?.setAttribute("open", "");
-        first = first || place;
-      } else loose.push(words);
+    for (const [key, message] of Object.entries(errors)) {
+      const field = fieldOf(key);
+      if (field) {
+        field.fail(message);
+        field.node.closest("details")?.setAttribute("open", "");
+        first = first || field;
+      } else others.push(message);
     }
-    if (loose.length) {
-      top.textContent = loose.join(" · ");
+    if (others.length) {
+      top.textContent = others.join(" · ");
       top.hidden = false;
     }
-    (first?.input || node.querySelector(asToml ? "textarea" : "input")).focus();
+    (first?.input || (asToml ? text : name)).focus();
     if (!first) top.scrollIntoView({ block: "nearest" });
   }
-  /** A line that a run ended with: at its field if it names one, else on top. */
-  function blame(line) {
-    const full = /^([a-z]+(?:\.\w+)+) = /.exec(line)?.[1];
-    const short = /^(\w+) = /.exec(line)?.[1];
-    const keys = short ? [...inputs.keys()].filter((key) => key.endsWith(`.${short}`)) : [];
-    showErrors({ [full || (keys.length === 1 ? keys[0] : "")]: line });
-  }
-  return { node, blame, focus: () => name.select() };
-}
-
-/** One field: a label, an input that fits its kind, help, and room for an error. */
-function fieldOf(field, value) {
-  let input;
-  if (field.kind === "choice") {
-    input = el(
-      "select",
-      {},
-      field.choices.map((choice) => el("option", { value: choice }, choice)),
-    );
-    if (!field.choices.includes(value) && value !== "")
-      input.prepend(el("option", { value }, value));
-  } else if (field.kind === "bool") input = el("input", { type: "checkbox" });
-  else
-    input = el("input", {
-      type: "text",
-      autocomplete: "off",
-      spellcheck: "false",
-      inputmode: { int: "numeric", float: "decimal" }[field.kind] || "text",
-      placeholder: field.placeholder,
-    });
-  const write = (next) => {
-    if (field.kind === "bool") input.checked = next === true;
-    else input.value = String(next);
-  };
-  write(value);
-  return {
-    ...labelled(field.key, field.label, field.help, input),
-    write,
-    read: () => (field.kind === "bool" ? input.checked : input.value.trim()),
-  };
-}
-
-function labelled(key, label, help, input) {
-  const id = `field-${(labelled.count = (labelled.count || 0) + 1)}`;
-  const error = el("span", { class: "error", id: `${id}-error`, hidden: true });
-  input.id = id;
-  input.setAttribute("aria-describedby", `${id}-help ${id}-error`);
-  const node = el(
-    "div",
-    { class: input.type === "checkbox" ? "field check" : "field", "data-key": key },
-    el("label", { for: id }, label),
-    input,
-    el("span", { class: "note", id: `${id}-help` }, help),
-    error,
-  );
-  return {
-    node,
-    input,
-    fail(words) {
-      error.textContent = words;
-      error.hidden = false;
-      input.setAttribute("aria-invalid", "true");
-    },
-  };
+  return { node, showErrors, focus: () => name.select() };
 }

@@ -1,11 +1,17 @@
-"use strict";
-// The list of runs: newest first, filtered by words, ticked to be compared.
+// The list of runs: the latest first, filtered by words, with check boxes to compare runs.
+
+import { el } from "../../static/dom.js";
+import { show } from "../../static/numbers.js";
+import { badge, STATES } from "../../static/state.js";
+import { addressOf, openView } from "./address.js";
+import { attempt, reportButton, request } from "./api.js";
 
 const MOST_TICKED = 100;
 
-function listView() {
+/** The view of all runs: {node, close()}. */
+export function listView() {
   const ticked = new Set();
-  const nodes = new Map();
+  const lines = new Map();
   let runs = [];
   let words = "";
   const search = el("input", {
@@ -20,13 +26,9 @@ function listView() {
   const compareButton = el("button", {
     type: "button",
     class: "primary",
-    onclick: () => go("compare", [...ticked]),
+    onclick: () => openView("compare", [...ticked]),
   });
-  const reportButton = el(
-    "button",
-    { type: "button", class: "quiet", onclick: () => attempt(() => saveReport([...ticked])) },
-    "Report",
-  );
+  const saveReport = reportButton(() => [...ticked]);
   const clear = el(
     "button",
     {
@@ -39,7 +41,7 @@ function listView() {
     },
     "Clear",
   );
-  const picked = el("div", { class: "picked" }, compareButton, reportButton, clear);
+  const picked = el("div", { class: "picked" }, compareButton, saveReport, clear);
   const note = el("p", { class: "note" });
   const body = el("ul", { class: "runlist" });
   const empty = el(
@@ -58,7 +60,7 @@ function listView() {
     body,
   );
 
-  function line(run) {
+  function makeLine(run) {
     const box = el("input", {
       type: "checkbox",
       "aria-label": `Compare ${run.name}`,
@@ -70,47 +72,13 @@ function listView() {
       },
     });
     const item = el("li", { class: "card" });
-    return { item, box, seen: "" };
+    return { item, box, shown: "" };
   }
-  function dressLine(entry, run) {
-    const seen = JSON.stringify(run);
-    if (entry.seen !== seen) {
-      entry.seen = seen;
-      const share =
-        run.rounds > 0 && Number.isFinite(run.round) ? Math.min(1, run.round / run.rounds) : 0;
-      const kept = run.kept
-        ? el(
-            "span",
-            { class: run.kept[0] === run.kept[1] ? "good whole" : "bad whole" },
-            `${run.kept[0] === run.kept[1] ? "✓" : "✗"} ${run.kept[0]} of ${run.kept[1]} limits`,
-          )
-        : null;
-      const figures = [
-        run.round === null
-          ? "no rows yet"
-          : `round ${show(run.round, "count")} of ${show(run.rounds, "count")}`,
-        run.train_cost === null ? null : `cost ${show(run.train_cost)}`,
-        run.test_accuracy === null ? null : show(run.test_accuracy, "percent"),
-      ].filter(Boolean);
-      const parts = [
-        el("label", { class: "pick" }, entry.box),
-        el("a", { class: "title", href: address("run", [run.name]) }, run.name),
-        badge(run.state),
-        el(
-          "span",
-          { class: "about note" },
-          [run.data, run.algorithm, ago(run.modified)].filter(Boolean).join(" · "),
-        ),
-        el("span", { class: "numbers note" }, figures.join(" · "), kept ? " · " : null, kept),
-        run.state === "complete"
-          ? null
-          : el("progress", {
-              max: 1,
-              value: share,
-              "aria-label": `${Math.round(100 * share)}% done`,
-            }),
-      ];
-      entry.item.replaceChildren(...parts.filter(Boolean));
+  function update(entry, run) {
+    const now = JSON.stringify(run);
+    if (entry.shown !== now) {
+      entry.shown = now;
+      entry.item.replaceChildren(...contentOf(run, entry.box));
     }
     entry.box.checked = ticked.has(run.name);
   }
@@ -124,9 +92,9 @@ function listView() {
           .includes(words),
     );
     const items = wanted.map((run) => {
-      if (!nodes.has(run.name)) nodes.set(run.name, line(run));
-      const entry = nodes.get(run.name);
-      dressLine(entry, run);
+      if (!lines.has(run.name)) lines.set(run.name, makeLine(run));
+      const entry = lines.get(run.name);
+      update(entry, run);
       return entry.item;
     });
     const same =
@@ -143,12 +111,12 @@ function listView() {
       shown === runs.length ? `${runs.length} in this folder` : `${shown} of ${runs.length}`;
   }
   async function load() {
-    const found = await ask("/api/runs");
-    runs = found.runs;
-    const there = new Set(runs.map((run) => run.name));
-    for (const name of [...ticked]) if (!there.has(name)) ticked.delete(name);
-    for (const name of [...nodes.keys()]) if (!there.has(name)) nodes.delete(name);
-    note.title = found.folder;
+    const answer = await request("/api/runs");
+    runs = answer.runs;
+    const names = new Set(runs.map((run) => run.name));
+    for (const name of [...ticked]) if (!names.has(name)) ticked.delete(name);
+    for (const name of [...lines.keys()]) if (!names.has(name)) lines.delete(name);
+    note.title = answer.folder;
     fill();
   }
   const timer = setInterval(() => {
@@ -158,9 +126,47 @@ function listView() {
   return { node, close: () => clearInterval(timer) };
 }
 
-function ago(modified) {
+/** The content of a run's line. */
+function contentOf(run, box) {
+  const share =
+    run.rounds > 0 && Number.isFinite(run.round) ? Math.min(1, run.round / run.rounds) : 0;
+  const progress = { max: 1, value: share, "aria-label": `${Math.round(100 * share)}% done` };
+  const figures = [
+    run.round === null
+      ? "no rows yet"
+      : `round ${show(run.round, "count")} of ${show(run.rounds, "count")}`,
+    run.train_cost === null ? null : `cost ${show(run.train_cost)}`,
+    run.test_accuracy === null ? null : `accuracy ${show(run.test_accuracy, "percent")}`,
+  ].filter(Boolean);
+  const about = [run.data, run.algorithm, ago(run.modified)].filter(Boolean);
+  return [
+    el("label", { class: "pick" }, box),
+    el("a", { class: "title", href: addressOf("run", [run.name]) }, run.name),
+    badge(run.state),
+    el("span", { class: "about note" }, about.join(" · ")),
+    el("span", { class: "numbers note" }, figures.join(" · "), limitsKept(run.kept)),
+    run.state === "complete" ? null : el("progress", progress),
+  ].filter(Boolean);
+}
+
+/** How many limits are kept, given as [kept, all]; null without limits. */
+function limitsKept(kept) {
+  if (!kept) return null;
+  const all = kept[0] === kept[1];
+  return [
+    " · ",
+    el(
+      "span",
+      { class: all ? "good whole" : "bad whole" },
+      `${all ? "✓" : "✗"} ${kept[0]} of ${kept[1]} limits`,
+    ),
+  ];
+}
+
+/** How long ago a moment is, given in seconds since 1970. */
+export function ago(modified, now = Date.now() / 1000) {
   if (!modified) return "";
-  const passed = Date.now() / 1000 - modified;
+  const passed = now - modified;
   if (passed < 60) return "just now";
   if (passed < 3600) return `${Math.round(passed / 60)} min ago`;
   if (passed < 86400) return `${Math.round(passed / 3600)} h ago`;

@@ -1,14 +1,21 @@
-"use strict";
-// One run or several, live: curves that grow, certificates, audits; stop and resume.
+// One run or several runs while they grow: curves, results, and the buttons to stop and resume.
 
-function runsView(names) {
+import { curvesOf } from "../../static/curves.js";
+import { detailsOf, foldedRun } from "../../static/details.js";
+import { el } from "../../static/dom.js";
+import { show } from "../../static/numbers.js";
+import { badge, verdict } from "../../static/state.js";
+import { runsTable } from "../../static/tables.js";
+import { addressOf, openView } from "./address.js";
+import { attempt, follow, notify, reportButton, request } from "./api.js";
+import { rememberFailure } from "./draft.js";
+
+/** The view of some runs: {node, close()}. */
+export function runsView(names) {
   const runs = [];
   const single = names.length === 1;
   const title = el("h1", {}, single ? names[0] : `${names.length} runs compared`);
-  const status = el("div", { class: "status" });
-  const actions = el("div", { class: "actions" });
-  const trouble = el("p", { class: "notice wrong", hidden: true, role: "status" });
-  const progress = el("progress", { max: 1, value: 0, "aria-label": "Progress", hidden: true });
+  const head = headOf();
   const body = el("div", {});
   const node = el(
     "main",
@@ -16,57 +23,48 @@ function runsView(names) {
     el(
       "div",
       { class: "runhead" },
-      el("div", {}, el("a", { class: "back", href: "#/" }, "← Runs"), title, status),
-      actions,
+      el("div", {}, el("a", { class: "back", href: "#/" }, "← Runs"), title, head.status),
+      head.actions,
     ),
-    progress,
-    trouble,
+    head.progress,
+    head.trouble,
     body,
   );
   let curves = null;
   let table = null;
   let below = null;
-  let due = false;
-  let stale = false; // a run was told anew
-  let fresh = false; // a run was told for the first time
+  let scheduled = false;
+  let changed = false; // a run was received whole
+  let added = false; // a run was received for the first time
 
-  function find(name) {
-    return runs.findIndex((run) => run.name === name);
-  }
-  function hear(kind, data) {
-    const at = find(data.name);
+  function onEvent(kind, data) {
+    const at = runs.findIndex((run) => run.name === data.name);
     if (kind === "gone") {
       if (at >= 0) runs[at].state = "gone";
-      notify(`${data.name} is no more: its folder was deleted.`, true);
+      notify(`The run ${data.name} no longer exists: its folder was deleted.`, true);
       if (at < 0 && !runs.length)
-        body.replaceChildren(el("p", { class: "card" }, "There is no such run (any more)."));
+        body.replaceChildren(el("p", { class: "card" }, "There is no such run."));
     } else if (kind === "run") {
       if (at >= 0) Object.assign(runs[at], data);
-      else
-        runs.splice(
-          names.filter((name, k) => k < names.indexOf(data.name) && find(name) >= 0).length,
-          0,
-          data,
-        );
-      stale = true;
-      fresh = fresh || at < 0;
+      else insert(runs, data, names);
+      changed = true;
+      added = added || at < 0;
     } else if (at >= 0) {
       addRows(runs[at].series, data.series);
     }
-    if (!due) {
-      due = true;
-      requestAnimationFrame(() => {
-        due = false;
-        refresh();
-      });
-    }
+    if (scheduled) return;
+    scheduled = true;
+    requestAnimationFrame(() => {
+      scheduled = false;
+      refresh();
+    });
   }
   function rebuild() {
-    if (fresh || !curves) {
+    if (added || !curves) {
       curves = curvesOf(runs);
       table = runsTable(runs, {
-        link: (run) => el("a", { href: address("run", [run.name]) }, run.name),
-        toggle: single ? null : (name, on) => curves.toggle(name, on),
+        link: (run) => el("a", { href: addressOf("run", [run.name]) }, run.name),
+        toggle: single ? null : curves.toggle,
       });
       below = el("div", {});
       body.replaceChildren(...(single ? [] : [table.node]), curves.node, below);
@@ -78,83 +76,86 @@ function runsView(names) {
     );
   }
   function refresh() {
-    if (stale) rebuild();
-    stale = false;
-    fresh = false;
+    if (changed) rebuild();
+    changed = false;
+    added = false;
     curves?.refresh();
     table?.fill();
-    if (single && runs[0]) head(runs[0]);
-    else if (!single) actions.replaceChildren(reportOf(names));
+    if (!single) head.actions.replaceChildren(reportButton(() => names));
+    else if (runs[0]) {
+      head.update(runs[0]);
+      body.hidden = runs[0].state === "failed";
+    }
   }
-  function head(run) {
-    const round = run.series.round?.at(-1);
-    const rounds = Number(run.settings["algorithm.rounds"]) - 1;
-    const moving = ["going", "stopping", "starting"].includes(run.state);
-    status.replaceChildren(
-      badge(run.state),
-      verdict(run),
-      el(
-        "span",
-        { class: "note" },
-        Number.isFinite(round)
-          ? `round ${show(round, "count")}${rounds > 0 ? ` of ${show(rounds, "count")}` : ""}`
-          : run.state === "failed"
-            ? ""
-            : "no rows yet",
-      ),
-    );
-    progress.hidden = !moving;
-    progress.value = rounds > 0 && Number.isFinite(round) ? Math.min(1, round / rounds) : 0;
-    trouble.hidden = !run.error;
-    trouble.textContent = run.error || "";
-    body.hidden = run.state === "failed";
-    const name = run.name;
-    const button = (label, action, kind = "quiet") =>
-      el("button", { type: "button", class: kind, onclick: () => attempt(action) }, label);
-    const wanted = [
-      ["going", "starting"].includes(run.state) && run.ours
-        ? button("Stop", () => ask("/api/stop", { name }))
-        : null,
-      run.state === "stopping"
-        ? button("Stop at once", () => ask("/api/stop", { name, force: true }))
-        : null,
-      run.state === "paused"
-        ? button("Resume", () => ask("/api/resume", { name }), "primary")
-        : null,
-      run.state === "failed"
-        ? button(
-            "Change the settings",
-            () => {
-              Draft.blame(run.error);
-              go("new");
-            },
-            "primary",
-          )
-        : null,
-      run.state === "failed" || run.state === "gone"
-        ? null
-        : button("New run like this", () => go("new", [name])),
-      run.state === "failed" || run.state === "gone" ? null : reportOf([name]),
-    ].filter(Boolean);
-    const labels = (list) => list.map((each) => each.textContent).join("|");
-    if (labels(wanted) !== labels([...actions.children])) actions.replaceChildren(...wanted);
-  }
-  const stream = follow(names, hear, (words) => {
-    if (words) notify(words, true);
-  });
+  const stream = follow(names, onEvent, (message) => notify(message, true));
   return { node, close: () => stream.stop() };
 }
 
-function reportOf(names) {
-  return el(
-    "button",
-    { type: "button", class: "quiet", onclick: () => attempt(() => saveReport(names)) },
-    "Report",
-  );
+/** State, progress, failure and buttons of one run: {status, actions, progress, trouble, update(run)}. */
+function headOf() {
+  const status = el("div", { class: "status" });
+  const actions = el("div", { class: "actions" });
+  const trouble = el("p", { class: "notice wrong", hidden: true, role: "status" });
+  const progress = el("progress", { max: 1, value: 0, "aria-label": "Progress", hidden: true });
+
+  function update(run) {
+    const round = run.series.round?.at(-1);
+    const rounds = Number(run.settings["algorithm.rounds"]) - 1;
+    status.replaceChildren(
+      badge(run.state),
+      verdict(run),
+      el("span", { class: "note" }, roundsDone(run, round, rounds)),
+    );
+    progress.hidden = !["running", "stopping", "starting"].includes(run.state);
+    progress.value = rounds > 0 && Number.isFinite(round) ? Math.min(1, round / rounds) : 0;
+    trouble.hidden = !run.error;
+    trouble.textContent = run.error?.message || "";
+    const labels = (list) => list.map((button) => button.textContent).join("|");
+    const wanted = actionsOf(run);
+    if (labels(wanted) !== labels([...actions.children])) actions.replaceChildren(...wanted);
+  }
+  return { status, actions, progress, trouble, update };
 }
 
-/** Append rows to the columns of a run; columns that one side lacks are filled with nothing. */
-function addRows(series, more) {
+function roundsDone(run, round, rounds) {
+  if (Number.isFinite(round))
+    return `round ${show(round, "count")}${rounds > 0 ? ` of ${show(rounds, "count")}` : ""}`;
+  return run.state === "failed" ? "" : "no rows yet";
+}
+
+/** The buttons for what can be done with a run in its present state. */
+function actionsOf(run) {
+  const { name, state } = run;
+  const button = (label, action, kind = "quiet") =>
+    el("button", { type: "button", class: kind, onclick: () => attempt(action) }, label);
+  const correct = () => {
+    rememberFailure(run.error);
+    openView("new");
+  };
+  if (state === "gone") return [];
+  if (state === "failed") return [button("Change the settings", correct, "primary")];
+  const out = [];
+  if (["running", "starting"].includes(state) && run.ours)
+    out.push(button("Stop", () => request("/api/stop", { name })));
+  if (state === "stopping")
+    out.push(button("Stop at once", () => request("/api/stop", { name, force: true })));
+  if (state === "paused")
+    out.push(button("Resume", () => request("/api/resume", { name }), "primary"));
+  out.push(
+    button("New run like this", () => openView("new", [name])),
+    reportButton(() => [name]),
+  );
+  return out;
+}
+
+/** Insert a run so that the runs keep the order of `names`. */
+export function insert(runs, run, names) {
+  const order = names.indexOf(run.name);
+  runs.splice(runs.filter(({ name }) => names.indexOf(name) < order).length, 0, run);
+}
+
+/** Append rows to the columns of a run; a column that one side lacks is filled with nulls. */
+export function addRows(series, more) {
   const before = series.round?.length || 0;
   const count = more.round?.length || 0;
   for (const key of new Set([...Object.keys(series), ...Object.keys(more)])) {

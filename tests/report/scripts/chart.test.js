@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { makeRun, PALETTE } from "./dom.js";
+
+const { canLog, nearest, wantsLog } = await import("../../../src/fedssca/report/static/card.js");
+const { drawChart, MARGIN, scalesOf, thinned } = await import(
+  "../../../src/fedssca/report/static/chart.js"
+);
+const { csvText, fileName } = await import("../../../src/fedssca/report/static/files.js");
+const { panelsOf } = await import("../../../src/fedssca/report/static/panels.js");
+const { chartRows, chartWithLegend } = await import("../../../src/fedssca/report/static/save.js");
+const { lineStyle, startTheme } = await import("../../../src/fedssca/report/static/theme.js");
+
+startTheme(PALETTE);
+
+function specOf(lines, more = {}) {
+  const full = lines.map((points, number) => ({
+    name: `run ${number}`,
+    number,
+    points,
+    star: null,
+  }));
+  const about = { title: "Cost", xLabel: "rounds", xKind: "count", yLabel: "loss" };
+  return { ...about, yKind: "number", limits: [], lines: full, ...more };
+}
+
+test("every line is a path through its points", () => {
+  const spec = specOf([
+    [
+      [0, 1],
+      [10, 0],
+    ],
+    [],
+  ]);
+  const drawing = drawChart(spec, 300, 200);
+  const [path, ...others] = drawing.all("path", "curve");
+  assert.equal(others.length, 0);
+  assert.equal(path.attributes["data-points"], "2");
+  assert.equal(path.attributes.stroke, "red");
+  const scales = scalesOf(spec, 300, 200);
+  const at = (x, y) => `${scales.x.at(x).toFixed(1)},${scales.y.at(y).toFixed(1)}`;
+  assert.equal(path.attributes.d, `M${at(0, 1)}L${at(10, 0)}`);
+  assert.equal(scales.x.at(0), MARGIN.left);
+});
+
+test("a limit is a line with its number, and the kept side is shaded", () => {
+  const drawing = drawChart(specOf([[[0, 1]]], { limits: [0.5] }), 300, 200);
+  assert.equal(drawing.all("line", "limit").length, 1);
+  assert.equal(drawing.all("rect", "kept").length, 1);
+  assert.match(drawing.textContent, /limit 0\.5/);
+});
+
+test("a chart without points says so", () => {
+  assert.match(drawChart(specOf([[]]), 300, 200).textContent, /no rows yet/);
+});
+
+test("the returned model is a star", () => {
+  const spec = specOf([[[0, 1]]]);
+  spec.lines[0].star = 0.5;
+  assert.equal(drawChart(spec, 300, 200).all("path", "star").length, 1);
+});
+
+test("of many points the extremes of every column are kept", () => {
+  const points = Array.from({ length: 10000 }, (_, k) => [k, k === 5000 ? 99 : k % 7]);
+  const kept = thinned(points, scalesOf(specOf([points]), 300, 200));
+  assert.ok(kept.length < 1200);
+  assert.deepEqual(kept[0], points[0]);
+  assert.deepEqual(kept.at(-1), points.at(-1));
+  assert.ok(kept.some(([, y]) => y === 99));
+  assert.equal(thinned(points.slice(0, 100), null).length, 100);
+});
+
+test("a logarithmic axis is chosen for positive values over more than a factor of 15", () => {
+  const wide = specOf(
+    [
+      [
+        [0, 1],
+        [1, 100],
+      ],
+    ],
+    { mayLog: true },
+  );
+  assert.ok(wantsLog(wide));
+  assert.ok(!wantsLog({ ...wide, mayLog: false }));
+  assert.ok(!canLog({ ...wide, limits: [0] }));
+  assert.ok(!canLog(specOf([[]])));
+});
+
+test("the nearest position is found", () => {
+  assert.equal(nearest([0, 10, 20], 14), 1);
+  assert.equal(nearest([0, 10, 20], 16), 2);
+  assert.equal(nearest([0, 10, 20], -5), 0);
+  assert.equal(nearest([7], 100), 0);
+});
+
+test("runs beyond the palette are told apart by dashes", () => {
+  assert.deepEqual(lineStyle(0), { colour: "red", dash: "" });
+  assert.deepEqual(lineStyle(3), { colour: "blue", dash: "7 4" });
+  assert.equal(new Set([0, 1, 2, 3, 4, 5].map((k) => JSON.stringify(lineStyle(k)))).size, 6);
+});
+
+test("a saved chart has its title and a legend", () => {
+  const drawing = chartWithLegend(specOf([[[0, 1]], [[0, 2]]]));
+  assert.match(drawing.textContent, /Cost/);
+  assert.match(drawing.textContent, /run 0.*run 1$/);
+  assert.equal(drawing.attributes.height, String(400 + 24 + 2 * 18 + 8));
+});
+
+test("CSV has a row per point, and no cell that a spreadsheet would compute", () => {
+  const spec = specOf([[[0, 1]], [[0, 2]]]);
+  spec.lines[0].name = '=1+1,"x"';
+  assert.equal(
+    csvText(chartRows(spec)),
+    'run,rounds,loss,rows\r\n"\'=1+1,""x""",0,1,training\r\nrun 1,0,2,training\r\n',
+  );
+  assert.equal(fileName("Loss of each client: ä", "csv"), "loss-of-each-client-a.csv");
+  assert.equal(fileName("…", "png"), "chart.png");
+});
+
+test("a run has charts of its curves, limits and multipliers", () => {
+  const panels = panelsOf([makeRun("a"), makeRun("b")], "round", new Set(), null);
+  const titles = panels.map(({ section, spec }) => `${section}: ${spec.title}`);
+  assert.deepEqual(titles, [
+    "Training: Training cost",
+    "Training: Test accuracy",
+    "Limits: loss",
+    "Multipliers: Multiplier of loss",
+    "Resources: Bytes up",
+    "Resources: Bytes down",
+    "Resources: Time",
+  ]);
+  const { spec } = panels[2];
+  assert.deepEqual(spec.limits, [0.3]);
+  assert.deepEqual(
+    spec.lines[0].points.map(([, y]) => Number(y.toFixed(6))),
+    [0.9, 0.5, 0.2],
+  );
+});
+
+test("hidden runs are left out, one may be emphasised, the axis may be bytes", () => {
+  const runs = [makeRun("a"), makeRun("b"), makeRun("c")];
+  const [{ spec }] = panelsOf(runs, "bytes", new Set(["a"]), "b");
+  assert.deepEqual(
+    spec.lines.map(({ name, number, strong, faint }) => [name, number, strong, faint]),
+    [
+      ["b", 1, true, false],
+      ["c", 2, false, true],
+    ],
+  );
+  assert.deepEqual(
+    spec.lines[0].points.map(([x]) => x),
+    [0, 150, 300],
+  );
+});
+
+test("the returned model is marked where it is not that of the last row", () => {
+  const result = { train_cost: 0.15, constraints: [-0.2] };
+  const last = { train_cost: 0.2, constraints: [-0.2] };
+  const stars = (run) => panelsOf([run], "round", new Set(), null).map((p) => p.spec.lines[0].star);
+  assert.deepEqual(stars(makeRun("a", { result: { ...result, last } })).slice(0, 3), [
+    0.15,
+    null,
+    null,
+  ]);
+  assert.deepEqual(stars(makeRun("a", { result })).slice(0, 3), [0.15, null, -0.2 + 0.3]);
+});
+
+test("held-out values, slacks that are not zero and other numbers have curves", () => {
+  const run = makeRun("a");
+  Object.assign(run.series, { test_loss: [1, 1, 1], "slack.0": [1, 0, 0], my_own: [1, 2, 3] });
+  const panels = panelsOf([run], "round", new Set(), null);
+  const limit = panels.find(({ spec }) => spec.title === "loss").spec;
+  assert.deepEqual(
+    limit.lines.map(({ held }) => Boolean(held)),
+    [false, true],
+  );
+  const more = panels.filter(({ section }) => section === "More curves");
+  assert.deepEqual(
+    more.map(({ spec }) => spec.title),
+    ["Slack of loss", "my own"],
+  );
+});
+
+test("without a known limit the value is drawn against zero", () => {
+  const run = makeRun("a", { constraints: [{ index: 0, name: "loss", limit: null }] });
+  const { spec } = panelsOf([run], "round", new Set(), null).find((p) => p.section === "Limits");
+  assert.deepEqual(spec.limits, [0]);
+  assert.equal(spec.yLabel, "value − limit");
+});

@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { makeRun, PALETTE } from "./dom.js";
+
+const { barsOf } = await import("../../../src/fedssca/report/static/bars.js");
+const { detailsOf } = await import("../../../src/fedssca/report/static/details.js");
+const { el } = await import("../../../src/fedssca/report/static/dom.js");
+const { verdict } = await import("../../../src/fedssca/report/static/state.js");
+const { compare, differing, lastOf, runsTable } = await import(
+  "../../../src/fedssca/report/static/tables.js"
+);
+const { startTheme } = await import("../../../src/fedssca/report/static/theme.js");
+
+startTheme(PALETTE);
+
+test("text stays text, and null is left out", () => {
+  const node = el("p", { title: null, hidden: true }, "<b>", null, ["x", undefined]);
+  assert.deepEqual(node.children, ["<b>", "x"]);
+  assert.deepEqual(node.attributes, { hidden: "" });
+});
+
+test("settings that differ are found with the most frequent value", () => {
+  const settings = [
+    { a: "1", b: "x" },
+    { a: "1", b: "y" },
+    { a: "1", b: "x", c: "2" },
+  ];
+  assert.deepEqual(differing(settings.map((each) => ({ settings: each }))), [
+    { key: "b", usual: "x" },
+    { key: "c", usual: null },
+  ]);
+});
+
+test("cells are ordered by number, then by text, unknown ones last", () => {
+  assert.deepEqual([10, null, 9].sort(compare), [9, 10, null]);
+  assert.deepEqual(["run 10", "run 9", null].sort(compare), ["run 9", "run 10", null]);
+});
+
+test("the result counts before the last row", () => {
+  assert.equal(lastOf(makeRun("a"), "train_cost"), 0.2);
+  assert.equal(lastOf(makeRun("a", { result: { train_cost: 0.1 } }), "train_cost"), 0.1);
+  assert.equal(lastOf(makeRun("a"), "nothing"), null);
+});
+
+test("a verdict comes from the certificate, before the end from the last row", () => {
+  assert.equal(verdict(makeRun("a")).textContent, "✓ 1 of 1 so far");
+  assert.equal(verdict(makeRun("a", { more_constraints: 3 })).textContent, "–");
+  const constraints = [{ feasible: true }, { feasible: false }];
+  const broken = makeRun("a", { result: { certificate: { constraints } } });
+  assert.equal(verdict(broken).textContent, "✗ 1 of 2");
+  const free = makeRun("a", { result: { certificate: { constraints: [] } } });
+  assert.equal(verdict(free).textContent, "no limits");
+});
+
+test("the table has a row per run and marks unusual settings", () => {
+  const runs = ["a", "b", "c"].map((name) => makeRun(name));
+  runs[2].settings = { "algorithm.batch": "20" };
+  const { node } = runsTable(runs);
+  const rows = node.all("tbody")[0].all("tr");
+  assert.equal(rows.length, 3);
+  assert.deepEqual(
+    rows.map((row) => row.all("td", "differs").map((cell) => cell.textContent)),
+    [[], [], ["20"]],
+  );
+  assert.match(node.textContent, /1 setting differs/);
+});
+
+test("bars show the losses of clients and mark those above the limit", () => {
+  const constraints = [0, 1, 2].map((k) => ({ name: `client_loss_${k}`, limit: 0.5 }));
+  const result = { client_losses: [0.4, 0.6, null], certificate: { constraints } };
+  const [node] = barsOf(makeRun("a", { result }));
+  assert.equal(node.all("tr").length, 2);
+  assert.equal(node.all("rect", "over").length, 1);
+  assert.match(node.textContent, /client 1.*0\.6 over/);
+  assert.match(node.textContent, /1 without a value/);
+});
+
+test("details show the certificate, notes and nested facts", () => {
+  const entry = { name: "loss", feasible: true, value: 0.29, limit: 0.3, margin: 0.01 };
+  const certificate = { feasible: true, kkt_residual: 0.1, constraints: [entry] };
+  const run = makeRun("a", {
+    result: { certificate, notes: ["a note"] },
+    audit: { attack: { advantage: 0.01, list: [1, 2] }, none: null },
+  });
+  const text = detailsOf(run).textContent;
+  assert.match(text, /a note/);
+  assert.match(text, /all limits kept/);
+  assert.match(text, /loss✓ kept0\.290\.30\.01/);
+  assert.match(text, /attackadvantage0\.01list1, 2nonenull/);
+});
