@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 CORE := data problem methods rounds evaluate run
 
-.PHONY: run quick test lint bench docs clean
+.PHONY: run quick test lint lint-scripts bench docs clean
 
 run: $(VENV)/.core
 	@rm -rf runs/first runs/first-unconstrained
@@ -19,11 +19,19 @@ quick: lint
 test: $(VENV)/.test
 	$(PYTEST)
 
-lint: $(VENV)/.test
+lint: $(VENV)/.test lint-scripts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Biome checks the scripts and styles of the pages; `npm run fix` formats them.
+lint-scripts:
+	@if command -v npm > /dev/null; then \
+	  $(MAKE) --no-print-directory node_modules/.biome && npm run --silent lint; \
+	else \
+	  echo "npm is not installed: the scripts of the pages were not checked"; \
+	fi
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/solver.py
@@ -34,7 +42,11 @@ docs: $(VENV)/.docs
 	@echo "open site/index.html; with search: $(BIN)/python -m http.server -d site"
 
 clean:
-	rm -rf $(VENV) runs site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) node_modules runs site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+node_modules/.biome: package.json
+	npm install --silent --no-package-lock --no-audit --no-fund
+	@touch $@
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
