@@ -13,8 +13,16 @@ import pytest
 
 from fedssca import load
 from fedssca.data.split import Rows
-from fedssca.evaluate.certificate import TRIALS, Keeper, certify, explain, feasible, refine, restore
-from fedssca.evaluate.evaluator import Evaluator, evaluator
+from fedssca.evaluate.certificate import (
+    TRIALS,
+    BestPoints,
+    certify,
+    explain,
+    feasible,
+    refine,
+    restore,
+)
+from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.methods.multipliers import steered
 from fedssca.methods.schedule import Schedule
 from fedssca.methods.ssca import ssca
@@ -44,18 +52,18 @@ def toy(limit: float = 2.0, *more: float) -> Problem:
 
 
 def judge(p: Problem) -> Evaluator:
-    return evaluator(p, ROWS, None)
+    return evaluator_over(p, ROWS, None)
 
 
 def at(look: Evaluator, *w: float) -> tuple[Array, dict[str, Any]]:
     return jnp.array(w), look.row(jnp.array(w)) | {"round": 7}
 
 
-# The keeper --------------------------------------------------------------------------------------
+# The points that are kept -------------------------------------------------------------------------
 
 
-def test_the_keeper_keeps_the_best_the_last_and_the_least() -> None:
-    keeper, points = Keeper(), {}
+def test_the_kept_points_are_the_best_the_last_and_the_least() -> None:
+    kept, points = BestPoints(), {}
     for name, objective, values in (
         ("far", 0.0, [5.0, -1.0]),
         ("near", 9.0, [0.1, 0.2]),
@@ -66,11 +74,11 @@ def test_the_keeper_keeps_the_best_the_last_and_the_least() -> None:
         ("after", 0.0, [0.25, -1.0]),
     ):
         points[name] = (jnp.zeros(1), {"name": name, "objective": objective, "constraints": values})
-        keeper.see(*points[name])
-    assert (keeper.best, keeper.last, keeper.least) == tuple(
+        kept.see(*points[name])
+    assert (kept.best, kept.last, kept.least) == tuple(
         points[name] for name in ("best", "last", "near")
     )
-    assert keeper.best[0] is points["best"][0]
+    assert kept.best[0] is points["best"][0]
 
 
 def test_a_value_on_its_limit_is_feasible() -> None:
@@ -87,27 +95,27 @@ def test_a_value_on_its_limit_is_feasible() -> None:
 def test_refine_returns_a_feasible_point_that_is_no_worse(
     last: tuple[float, float], limit: float
 ) -> None:
-    look, keeper = judge(toy(limit)), Keeper()
-    keeper.see(*at(look, 1.05, 0.5))
-    w, row, passes = refine(look, keeper, jnp.array(last))
+    look, kept = judge(toy(limit)), BestPoints()
+    kept.see(*at(look, 1.05, 0.5))
+    w, row, passes = refine(look, kept, jnp.array(last))
     assert row == look.row(w) | {"round": 7}  # where the search began
     assert feasible(row)
-    assert row["objective"] <= keeper.best[1]["objective"]
+    assert row["objective"] <= kept.best[1]["objective"]
     assert 0 < passes <= 40
 
 
 def test_refine_spends_the_room_that_is_left() -> None:
     """From 1.5 straight towards the optimum 1 - sqrt(0.5) and past it."""
-    look, keeper = judge(toy(1.5)), Keeper()
-    keeper.see(*at(look, 1.5, 0.0))
-    w, row, _ = refine(look, keeper, jnp.array([0.0, 0.0]))
+    look, kept = judge(toy(1.5)), BestPoints()
+    kept.see(*at(look, 1.5, 0.0))
+    w, row, _ = refine(look, kept, jnp.array([0.0, 0.0]))
     assert row["objective"] == pytest.approx((1 - np.sqrt(0.5)) ** 2, rel=0.02)
     assert float(w[0]) >= 1 - np.sqrt(0.5)
 
 
 def test_refine_needs_a_feasible_point() -> None:
     with pytest.raises(ValueError, match="no feasible point"):
-        refine(judge(toy()), Keeper(), jnp.zeros(2))
+        refine(judge(toy()), BestPoints(), jnp.zeros(2))
 
 
 @pytest.mark.parametrize(
@@ -115,13 +123,13 @@ def test_refine_needs_a_feasible_point() -> None:
 )
 def test_restore_mends_a_near_miss_and_gives_up_on_a_far_one(miss: float, mended: bool) -> None:
     """The limit is kept for w_1 >= 0; a step of 2 % of |w| = 1 goes 0.02 that way, or 0.2."""
-    look, keeper = judge(toy(2.0)), Keeper()
-    passes = restore(look, keeper, *at(look, -miss, 1.0))
-    assert (keeper.best is not None) == mended
+    look, kept = judge(toy(2.0)), BestPoints()
+    passes = restore(look, kept, *at(look, -miss, 1.0))
+    assert (kept.best is not None) == mended
     if not mended:
         assert passes == 2 * TRIALS
         return
-    w, row = keeper.best
+    w, row = kept.best
     assert feasible(row)
     assert row == look.row(w) | {"round": 7}
     farthest = 1e-4 if miss < 0.02 else 1e-3  # no farther than it has to be: farther costs
@@ -129,9 +137,9 @@ def test_restore_mends_a_near_miss_and_gives_up_on_a_far_one(miss: float, mended
 
 
 def test_restore_where_the_constraint_is_flat() -> None:
-    look, keeper = judge(toy(0.5)), Keeper()
-    assert restore(look, keeper, *at(look, 1.0, 0.0)) == 0
-    assert keeper.best is None
+    look, kept = judge(toy(0.5)), BestPoints()
+    assert restore(look, kept, *at(look, 1.0, 0.0)) == 0
+    assert kept.best is None
 
 
 # The certificate ---------------------------------------------------------------------------------
@@ -187,11 +195,11 @@ def told(p: Problem, *curves: Callable[[float], float], rounds: int = 400) -> li
         {"round": t, "objective": 1.0, "constraints": [curve(t) for curve in curves]}
         for t in range(0, rounds + 1, 10)
     ]
-    keeper = Keeper()
+    kept = BestPoints()
     for row in rows:
-        keeper.see(jnp.zeros(1), row)
-    assert keeper.best is None
-    return explain(p, rows, keeper.least[1])
+        kept.see(jnp.zeros(1), row)
+    assert kept.best is None
+    return explain(p, rows, kept.least[1])
 
 
 def test_a_limit_below_what_is_attainable() -> None:
@@ -272,10 +280,10 @@ def test_a_checkpoint_keeps_the_best_point_found_before() -> None:
     p, kept = toy(1.25), []
     whole = trained(p, checkpoint_every=75, on_checkpoint=kept.append)
     assert [int(at.state.round) for at in kept] == [0, 75, 150, 225, 300]
-    ends = [at.keeper.best and at.keeper.best[1]["objective"] for at in kept]
+    ends = [at.kept.best and at.kept.best[1]["objective"] for at in kept]
     assert len(set(ends)) > 1  # checkpoints do not change after they were made
     for stop in kept[1:4]:
-        resumed = Checkpoint(stop.state, stop.keeper, stop.seconds)
+        resumed = Checkpoint(stop.state, stop.kept, stop.seconds)
         earlier = [row for row in whole.rows if row["round"] <= int(stop.state.round)]
         again = trained(p, resume=resumed, earlier=earlier)
         assert again.w.tobytes() == whole.w.tobytes()

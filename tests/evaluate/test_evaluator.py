@@ -8,7 +8,7 @@ import pytest
 
 from fedssca.data.split import Columns, Rows
 from fedssca.evaluate import evaluator as metrics
-from fedssca.evaluate.evaluator import evaluator
+from fedssca.evaluate.evaluator import evaluator_over
 from fedssca.evaluate.kkt import kkt_residual
 from fedssca.evaluate.traffic import traffic
 from fedssca.methods.schedule import power
@@ -27,7 +27,7 @@ def test_evaluation_is_the_direct_sum(columns, by_hand, monkeypatch, chunk: int)
     monkeypatch.setattr(metrics, "CHUNK", chunk)
     p = classifier(mlp(7, 5, 3, dtype="float64"), loss_at_most(0.4), l2=0.1)
     test = {name: column[:25] for name, column in columns.items()}
-    look = evaluator(p, Rows(columns, (25, 35)), test)
+    look = evaluator_over(p, Rows(columns, (25, 35)), test)
     row, slopes = look.row(p.start), look.gradients(p.start)
     w = np.asarray(p.start)
     losses, gradients = by_hand(w, columns["x"], columns["y"])
@@ -56,7 +56,7 @@ def test_terms_may_depend_on_the_client(monkeypatch, chunk: int) -> None:
         },
     )
     rows = Rows({"x": np.arange(9.0)[:, None], "y": np.zeros(9)}, (5, 4))
-    row = evaluator(p, rows, None).row(p.start)
+    row = evaluator_over(p, rows, None).row(p.start)
     assert row["objective"] == pytest.approx((5 + 6 + 7 + 8) / 9)
     assert row["train_rate"] == pytest.approx(36 / 4)
     assert not any(name.startswith("test") for name in row)
@@ -64,9 +64,9 @@ def test_terms_may_depend_on_the_client(monkeypatch, chunk: int) -> None:
 
 def test_parties_with_columns_are_evaluated_alike(columns) -> None:
     p = classifier(mlp(7, 5, 3, dtype="float64"))
-    rows = evaluator(p, Rows(columns, (60,)), None).row(p.start)
+    rows = evaluator_over(p, Rows(columns, (60,)), None).row(p.start)
     parties = Columns(columns, (np.arange(3), np.arange(3, 7)))
-    assert evaluator(p, parties, None).row(p.start) == rows
+    assert evaluator_over(p, parties, None).row(p.start) == rows
 
 
 # KKT ---------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_the_residual_is_zero_at_a_known_kkt_point() -> None:
         combine=[[0], [1]],
         known=1.0,
     )
-    look, mean = evaluator(p, Rows({"x": x}, (30,)), None), x.mean(axis=0)
+    look, mean = evaluator_over(p, Rows({"x": x}, (30,)), None), x.mean(axis=0)
     at = lambda w: kkt_residual(look.gradients(w), np.array(look.row(w)["constraints"]))  # noqa: E731
     residual, nu = at(jnp.asarray(mean / (mean @ mean)))
     assert residual < 1e-12

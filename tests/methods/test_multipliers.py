@@ -15,7 +15,7 @@ from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
 from fedssca.methods import multipliers as dual
 from fedssca.methods.curvature import diagonal
-from fedssca.methods.multipliers import Dual, Round, exact_penalty, steered
+from fedssca.methods.multipliers import Dual, RoundProblem, exact_penalty, steered
 from fedssca.methods.solver import Quadratic, lemma1, solve
 from fedssca.methods.surrogate import first_order
 from fedssca.problem.constraints import loss_at_most
@@ -48,9 +48,9 @@ def surrogates(count: int, seed: int = 0) -> Quadratic:
     return Quadratic(*map(jnp.asarray, parts))
 
 
-def now(t: Any, measured: Any, norm_objective: bool = False) -> Round:
+def now(t: Any, measured: Any, norm_objective: bool = False) -> RoundProblem:
     values = jnp.asarray(measured, float)
-    return Round(
+    return RoundProblem(
         jnp.asarray(t, jnp.int32), jnp.ones(D), surrogates(values.size), values, norm_objective
     )
 
@@ -97,7 +97,7 @@ def test_one_per_cent_of_the_limit_is_kept_in_reserve() -> None:
     assert (np.diff(nu, axis=0) * [1, -1] > 0).all()
 
 
-def opening(first: Round) -> np.ndarray:
+def opening(first: RoundProblem) -> np.ndarray:
     """The first multipliers, of a run so long that one round moves nothing."""
     rule = steered(problem(*[1.0] * first.measured.size), 10**9)
     return np.asarray(rule.step(rule.init(first.w), first)[1].multipliers)

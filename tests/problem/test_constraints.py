@@ -10,7 +10,7 @@ from sklearn.metrics import confusion_matrix, precision_score, recall_score
 
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
-from fedssca.evaluate.evaluator import evaluator
+from fedssca.evaluate.evaluator import evaluator_over
 from fedssca.methods.algorithm import Request
 from fedssca.methods.multipliers import steered
 from fedssca.methods.schedule import power
@@ -229,7 +229,7 @@ def test_messages_of_unequal_clients_add_up() -> None:
 def test_reports_on_train_and_test_by_hand() -> None:
     columns, test = draw(2), draw(2, seed=9)
     p = classifier(mlp(P, 4, 2, dtype="float64"), many(columns), seed=3)
-    row = evaluator(p, Rows(columns, SIZES), test).row(p.start)
+    row = evaluator_over(p, Rows(columns, SIZES), test).row(p.start)
     w0, w1 = (np.asarray(leaf) for leaf in p.unravel(p.start))
     for prefix, data in (("train", columns), ("test", test)):
         z = data["x"] @ w1.T
@@ -257,8 +257,8 @@ def test_parties_with_columns_have_the_same_values() -> None:
         for split in (own, None)
     )
     parties = Columns(columns, own, label_holder=1)
-    assert evaluator(p, parties, None).row(p.start)["constraints"] == pytest.approx(
-        evaluator(whole, Rows(columns, (N,)), None).row(p.start)["constraints"]
+    assert evaluator_over(p, parties, None).row(p.start)["constraints"] == pytest.approx(
+        evaluator_over(whole, Rows(columns, (N,)), None).row(p.start)["constraints"]
     )
     algorithm = ssca(p, batch=30, **STEPS, dual=steered(p, 10))
     ends = [
@@ -275,7 +275,7 @@ def test_training_keeps_ten_constraints() -> None:
     rows, rounds = Rows(columns, SIZES), 300
     algorithm = auto(p, rows, batch=20, rounds=rounds)
     end = Fused(p, rows, algorithm, 0).advance(algorithm.init(p.start), rounds - 1)
-    row = evaluator(p, rows, None).row(end.w)
+    row = evaluator_over(p, rows, None).row(end.w)
     assert max(row["constraints"]) <= 0.02
     assert row["train_accuracy"] > 0.75
 

@@ -25,7 +25,7 @@ from fedssca import (
     simulate,
     ssca,
 )
-from fedssca.evaluate.evaluator import evaluator
+from fedssca.evaluate.evaluator import evaluator_over
 from fedssca.methods.curvature import diagonal
 from fedssca.methods.multipliers import steered
 from fedssca.methods.surrogate import gradients
@@ -112,7 +112,7 @@ def test_values_and_gradients_are_the_twins(columns: dict[str, np.ndarray], dtyp
         jax.jit(lambda w, p=p: gradients(p, p.terms, w, batch))(p.start) for p in (jax_, torch_)
     )
     assert distance(ours.vectors["gradient"][:, ORDER], theirs.vectors["gradient"]) < close
-    ours, theirs = (evaluator(p, rows, None) for p in (jax_, torch_))
+    ours, theirs = (evaluator_over(p, rows, None) for p in (jax_, torch_))
     slopes = ours.gradients(jax_.start)[:, ORDER], theirs.gradients(torch_.start)
     assert distance(*slopes) < close
     for name, value in ours.row(jax_.start).items():
@@ -171,16 +171,16 @@ def test_a_loss_in_torch(columns: dict[str, np.ndarray]) -> None:
     module = load_into(network(), np.asarray(ours.start)[ORDER])
     problem = from_terms(module, loss, limits=[0.9], combine=np.ones((2, 1)), known=0.1)
     rows = clients(columns, "float32")
-    seen = [evaluator(p, rows, None).row(p.start) for p in (ours, problem)]
+    seen = [evaluator_over(p, rows, None).row(p.start) for p in (ours, problem)]
     assert distance(seen[0]["objective"], seen[1]["objective"]) < 1e-5
     assert distance(seen[0]["constraints"], seen[1]["constraints"]) < 1e-5
     assert problem.unravel(problem.start)["0.weight"].shape == (J, P)
     averaged = from_terms(module, lambda s, b: torch.nn.functional.cross_entropy(s, b["y"]))
     with pytest.raises(UserError, match="keep rows apart"):
-        evaluator(averaged, rows, None).row(averaged.start)
+        evaluator_over(averaged, rows, None).row(averaged.start)
     two = from_terms(module, loss, limits=[0.9])
     with pytest.raises(UserError, match=r'reduction="none"'):
-        evaluator(two, rows, None).row(two.start)
+        evaluator_over(two, rows, None).row(two.start)
 
 
 @needs_torch
@@ -223,4 +223,4 @@ def test_what_is_refused(columns: dict[str, np.ndarray]) -> None:
         from_module(nn.ReLU())
     wide = from_module(nn.Linear(P + 1, L))
     with pytest.raises(UserError, match=r"does not take x of shape \(60, 7\)"):
-        evaluator(wide, clients(columns, "float32"), None).row(wide.start)
+        evaluator_over(wide, clients(columns, "float32"), None).row(wide.start)

@@ -14,7 +14,7 @@ from fedssca.rounds import aggregate
 from fedssca.rounds.in_process import Local
 from fedssca.run.build import build, engine_of
 from fedssca.run.config import parse, render
-from fedssca.run.privacy import simulated_sums, wire_of
+from fedssca.run.privacy import simulated_sums, traffic_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")
 BASE = """
@@ -87,7 +87,7 @@ def test_bytes_are_what_is_sent(cohort: int) -> None:
         state = engine.advance(job.algorithm.init(job.problem.start), 1)
         before = engine.bytes_up, engine.bytes_down
         engine.advance(state, 2)
-        told = wire_of(config)(job.problem, job.clients, job.algorithm)
+        told = traffic_of(config)(job.problem, job.clients, job.algorithm)
     assert told.up == engine.bytes_up - before[0]
     assert told.down == engine.bytes_down - before[1]
 

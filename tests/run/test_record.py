@@ -18,7 +18,7 @@ import pytest
 
 from fedssca import UserError, load
 from fedssca.data import Rows
-from fedssca.evaluate.evaluator import evaluator
+from fedssca.evaluate.evaluator import evaluator_over
 from fedssca.run.build import build
 from fedssca.run.config import parse
 from fedssca.run.execute import load_config
@@ -262,7 +262,7 @@ def test_every_clients_own_loss_is_written_down(shell: Shell, tmp_path: Path) ->
     assert isinstance(job.clients, Rows)
     for number, loss in enumerate(losses):
         own = Rows.of([job.clients.client(number)])
-        row = evaluator(job.problem, own, None).row(jax.numpy.asarray(weights(out)))
+        row = evaluator_over(job.problem, own, None).row(jax.numpy.asarray(weights(out)))
         assert loss == pytest.approx(row["train_cost"], rel=1e-5)
     sizes = np.array(job.clients.sizes)
     mean = np.dot(losses, sizes) / sizes.sum()

@@ -162,7 +162,7 @@ class Conductor:
 
         judge = remote_judge(crew, job, census.held, sums)
         result = carry_out(
-            job, self._out, self._order.resume, seen, runtime=training, judge=judge, test=None
+            job, self._out, self._order.resume, seen, runtime=training, evaluator=judge, test=None
         )
         folder = RunDirectory.open(self._out)
         text = json.dumps(as_note(census), indent=2)

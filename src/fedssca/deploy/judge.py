@@ -16,7 +16,7 @@ from fedssca.deploy.engines.nvflare import Deployed
 from fedssca.deploy.stages import algorithm_of, shapes_of, speaker_of
 from fedssca.deploy.sums import SiteSums
 from fedssca.deploy.table import Table
-from fedssca.evaluate.evaluator import CHUNK, Evaluator, Sums, evaluator_of, mean_cost
+from fedssca.evaluate.evaluator import CHUNK, EvaluatedSums, Evaluator, evaluator_of, mean_cost
 from fedssca.methods.algorithm import Request
 from fedssca.problem.problem import Array
 from fedssca.rounds.aggregate import Gathered
@@ -52,10 +52,10 @@ class _Rows:
         self._due = {name: shapes_of(name, job, 0).answer for name in ("measure", "slope")}
         self._serial = count(1)
 
-    def sums(self, w: Array) -> Sums:
+    def sums(self, w: Array) -> EvaluatedSums:
         """Terms and rates over the rows of all sites that answer."""
         (terms, train), test = self._all("measure", w)
-        return Sums(terms, train, test if _any(test) else None)
+        return EvaluatedSums(terms, train, test if _any(test) else None)
 
     def slopes(self, w: Array) -> np.ndarray:
         """Gradients of all terms."""
@@ -93,11 +93,11 @@ class _Columns:
         self._table = Table(crew, "measure", job)
         self._serial = count(1)
 
-    def sums(self, w: Array) -> Sums:
+    def sums(self, w: Array) -> EvaluatedSums:
         """Terms and rates over all rows, as the party with labels added them."""
         terms, train = _added([self._chunk(w, rows, 0) for rows in _chunks(self.total)])
         test = [self._chunk(w, rows, 1)[1] for rows in _chunks(self._held)]
-        return Sums(terms, train, _added(test) if test else None)
+        return EvaluatedSums(terms, train, _added(test) if test else None)
 
     def slopes(self, w: Array) -> np.ndarray:
         """Gradients of all terms."""

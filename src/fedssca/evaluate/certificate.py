@@ -18,7 +18,7 @@ from fedssca.evaluate.evaluator import Evaluator
 from fedssca.evaluate.kkt import kkt_residual
 from fedssca.problem.problem import Array, Problem
 
-__all__ = ["Keeper", "certify", "early", "explain", "feasible", "refine", "restore"]
+__all__ = ["BestPoints", "certify", "early", "explain", "feasible", "refine", "restore"]
 
 Row = dict[str, Any]
 TRIALS = 10
@@ -26,7 +26,7 @@ TRIALS = 10
 
 
 @dataclass
-class Keeper:
+class BestPoints:
     """Remembers the best and the last feasible point among the evaluated ones."""
 
     best: tuple[Array, Row] | None = None
@@ -55,7 +55,7 @@ def feasible(row: Row) -> bool:
     return all(value <= 0 for value in row["constraints"])
 
 
-def refine(judge: Evaluator, keeper: Keeper, last: Array) -> tuple[Array, Row, int]:
+def refine(evaluator: Evaluator, points: BestPoints, last: Array) -> tuple[Array, Row, int]:
     """The best feasible point reachable by line searches; its row; and the forward passes spent.
 
     Only values are exchanged: every candidate is a point between two that the clients know.
@@ -69,7 +69,7 @@ def refine(judge: Evaluator, keeper: Keeper, last: Array) -> tuple[Array, Row, i
         for _ in range(TRIALS):
             middle = (low + high) / 2
             w = start[0] + middle * (end - start[0])
-            row = judge.row(w) | {"round": start[1]["round"]}
+            row = evaluator.row(w) | {"round": start[1]["round"]}
             passes += 1
             if feasible(row) and row["objective"] < found[1]["objective"]:
                 found, low = (w, row), middle
@@ -77,36 +77,36 @@ def refine(judge: Evaluator, keeper: Keeper, last: Array) -> tuple[Array, Row, i
                 high = middle
         return found
 
-    if keeper.best is None:
+    if points.best is None:
         raise ValueError("no feasible point to start from")
-    found = search(keeper.best, last)
-    slope = jnp.asarray(judge.gradients(found[0])[0], found[0].dtype)
+    found = search(points.best, last)
+    slope = jnp.asarray(evaluator.gradients(found[0])[0], found[0].dtype)
     if (length := float(jnp.linalg.norm(slope))) > 0:
         reach = 0.2 * float(jnp.linalg.norm(found[0])) / length
         found = search(found, found[0] - reach * slope)
     return *found, passes
 
 
-def restore(judge: Evaluator, keeper: Keeper, last: Array, row: Row) -> int:
+def restore(evaluator: Evaluator, points: BestPoints, last: Array, row: Row) -> int:
     """A near miss: one step of at most 2 % of |w| down the broken constraints, by forward passes.
 
     If that does not do, or only an early point was feasible, hardly trained, the step may be ten
-    times as long. Returns the passes spent; a point that is feasible is shown to the keeper.
+    times as long. Returns the passes spent; a point that is feasible is shown to the points.
     """
-    slopes = judge.gradients(last)[1:]
+    slopes = evaluator.gradients(last)[1:]
     broken = np.array(row["constraints"]) > 0
     lengths = np.maximum(np.linalg.norm(slopes, axis=1), 1e-30)
     down = -(broken / lengths) @ slopes
     if not np.linalg.norm(down) > 0:
         return 0
     passes = 0
-    for most in (0.02, 0.2) if keeper.best is None else (0.2,):
+    for most in (0.02, 0.2) if points.best is None else (0.2,):
         reach = most * float(jnp.linalg.norm(last)) / np.linalg.norm(down)
         low, high, share = 0.0, None, 1.0
         for _ in range(TRIALS):
             w = last + jnp.asarray(share * reach * down, last.dtype)
-            there = judge.row(w) | {"round": row["round"]}
-            keeper.see(w, there)
+            there = evaluator.row(w) | {"round": row["round"]}
+            points.see(w, there)
             if feasible(there):
                 high = share
             elif high is not None:
@@ -121,7 +121,7 @@ def restore(judge: Evaluator, keeper: Keeper, last: Array, row: Row) -> int:
 
 def certify(
     problem: Problem,
-    judge: Evaluator,
+    evaluator: Evaluator,
     w: Array,
     row: Row,
     slack: Sequence[float],
@@ -134,7 +134,7 @@ def certify(
     gradients at w best.
     """
     values = np.array(row["constraints"], float)
-    residual, fitted = kkt_residual(judge.gradients(w), values)
+    residual, fitted = kkt_residual(evaluator.gradients(w), values)
     prices = np.asarray(multipliers) if np.any(multipliers) else fitted
     entries = []
     for m, name in enumerate(problem.names):

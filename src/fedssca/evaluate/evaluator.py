@@ -16,7 +16,7 @@ from fedssca.methods.algorithm import State
 from fedssca.problem.problem import Array, Batch, Problem, Rate
 from fedssca.rounds.shapes import batch_shape
 
-__all__ = ["Evaluator", "Sums", "evaluator", "evaluator_of", "state_row"]
+__all__ = ["EvaluatedSums", "Evaluator", "evaluator_of", "evaluator_over", "state_row"]
 
 CHUNK = 4096
 
@@ -34,7 +34,7 @@ class Evaluator(NamedTuple):
     """w -> the mean cost over each client's own rows; None where that is not to be known."""
 
 
-def evaluator(
+def evaluator_over(
     problem: Problem, train: Rows | Columns, test: Mapping[str, np.ndarray] | None
 ) -> Evaluator:
     """F_m and the problem's measures over all training rows, and the measures on `test`."""
@@ -42,12 +42,14 @@ def evaluator(
     held = held_out(test)
 
     def on(own: Batch, total: int, count: int) -> Evaluator:
-        def sums(w: Array) -> Sums:
+        def sums(w: Array) -> EvaluatedSums:
             means, rates = passes.sums(w, own)
-            return Sums(means, rates, None if held is None else passes.sums(w, held)[1])
+            return EvaluatedSums(means, rates, None if held is None else passes.sums(w, held)[1])
 
-        judge = evaluator_of(problem, train, lambda: total, sums, lambda w: passes.jacobian(w, own))
-        return judge._replace(
+        evaluator = evaluator_of(
+            problem, train, lambda: total, sums, lambda w: passes.jacobian(w, own)
+        )
+        return evaluator._replace(
             over=lambda other: on(training(other), other.total, other.count),
             losses=(lambda w: client_losses(problem, w, own, count)) if by_rows else None,
         )
@@ -81,7 +83,7 @@ Pairs: TypeAlias = dict[str, list[Array]]
 """Name -> numerator and denominator of every rate that the measure is a sum of."""
 
 
-class Sums(NamedTuple):
+class EvaluatedSums(NamedTuple):
     """What rows add up to at a point: anybody's rows, so that sums of different holders add up."""
 
     terms: Array
@@ -92,7 +94,7 @@ class Sums(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """Sums over chunks of rows, compiled once."""
+    """EvaluatedSums over chunks of rows, compiled once."""
 
     sums: Callable[[Array, Batch], tuple[Array, Pairs]]
     jacobian: Callable[[Array, Batch], Array]
@@ -129,7 +131,7 @@ def evaluator_of(
     problem: Problem,
     like: Rows | Columns,
     total: Callable[[], int],
-    sums: Callable[[Array], Sums],
+    sums: Callable[[Array], EvaluatedSums],
     jacobian: Callable[[Array], Any],
 ) -> Evaluator:
     """An evaluator from whoever adds up: the training rows may be anywhere.
@@ -151,7 +153,7 @@ def evaluator_of(
         return found
 
     def named(prefix: str, rates: Pairs) -> dict[str, float]:
-        """Sums of rates; one whose denominator is empty is left out."""
+        """EvaluatedSums of rates; one whose denominator is empty is left out."""
         out = {}
         for name, parts in rates.items():
             pairs = [np.asarray(part, float) for part in parts]

@@ -32,7 +32,7 @@ from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm, LocalChange, Message, Request, State
 from fedssca.methods.multipliers import steer
 from fedssca.methods.schedule import Schedule, warn_broken
-from fedssca.methods.steered import Memory, mixture, opened
+from fedssca.methods.steered import SteeredMemory, mixture, opened
 from fedssca.methods.surrogate import per_term
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 
@@ -113,7 +113,7 @@ def local_ssca(
         return State(
             round=asked.round,
             w=w + moved,
-            memory=Memory(
+            memory=SteeredMemory(
                 rw * w + rb * b + rg * ghat,
                 course.step(state.memory.course, asked.round, measured),
             ),

@@ -22,10 +22,19 @@ from fedssca.errors import UserError
 from fedssca.methods.solver import Quadratic, Solution, lemma1, solve
 from fedssca.problem.problem import Array, Problem
 
-__all__ = ["Course", "Dual", "Round", "Steering", "exact_penalty", "opening", "steer", "steered"]
+__all__ = [
+    "Dual",
+    "MultiplierRule",
+    "MultiplierState",
+    "RoundProblem",
+    "exact_penalty",
+    "opening",
+    "steer",
+    "steered",
+]
 
 
-class Round(NamedTuple):
+class RoundProblem(NamedTuple):
     """What is known when a round's multipliers are set."""
 
     t: Array
@@ -42,7 +51,7 @@ class Dual(NamedTuple):
 
     init: Callable[[Array], Any]
     """Its memory before round 1, for parameters like w."""
-    step: Callable[[Any, Round], tuple[Any, Solution]]
+    step: Callable[[Any, RoundProblem], tuple[Any, Solution]]
     """The next memory and the solution (wbar, slack, multipliers) of the round's problem."""
 
 
@@ -61,7 +70,9 @@ def exact_penalty(
     def init(w: Array) -> tuple[Array, Array]:
         return jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
 
-    def step(memory: tuple[Array, Array], now: Round) -> tuple[tuple[Array, Array], Solution]:
+    def step(
+        memory: tuple[Array, Array], now: RoundProblem
+    ) -> tuple[tuple[Array, Array], Solution]:
         stage, since = memory
         c = jnp.asarray(stages, now.w.dtype)[stage]
         objective = jax.tree.map(lambda leaf: leaf[0], now.surrogates)
@@ -77,7 +88,7 @@ def exact_penalty(
     return Dual(init, step)
 
 
-class Course(NamedTuple):
+class MultiplierState(NamedTuple):
     """Where each constraint stands and where it is heading."""
 
     log_multiplier: Array
@@ -86,11 +97,11 @@ class Course(NamedTuple):
     spread: Array
 
 
-class Steering(NamedTuple):
+class MultiplierRule(NamedTuple):
     """How measured values move multipliers."""
 
-    init: Callable[[Array], Course]
-    step: Callable[[Course, Array, Array], Course]
+    init: Callable[[Array], MultiplierState]
+    step: Callable[[MultiplierState, Array, Array], MultiplierState]
     """(course, t, measured F_1..F_M) -> the course with the next multipliers."""
 
 
@@ -101,7 +112,7 @@ def steer(
     penalty: float = 1e8,
     speed: float = 12.0,
     memory: float = 50.0,
-) -> Steering:
+) -> MultiplierRule:
     """log nu_m moves by speed/rounds * clip(ahead / scale, -1, 1) a round.
 
     `ahead` is where F_m will be at the end if it goes on as now: its smoothed level plus its trend
@@ -120,11 +131,11 @@ def steer(
     limits = np.abs(problem.limits)
     opposite, paired = opposites(problem)
 
-    def init(w: Array) -> Course:
+    def init(w: Array) -> MultiplierState:
         zero = jnp.zeros(problem.constraints, w.dtype)
-        return Course(zero, zero, zero, zero)
+        return MultiplierState(zero, zero, zero, zero)
 
-    def step(course: Course, t: Array, f: Array) -> Course:
+    def step(course: MultiplierState, t: Array, f: Array) -> MultiplierState:
         first, time = t == 1, t.astype(f.dtype)
         level = jnp.where(first, f, keep * f + (1 - keep) * (course.level + course.trend))
         trend = jnp.where(first, 0, keep * (level - course.level) + (1 - keep) * course.trend)
@@ -137,9 +148,9 @@ def steer(
         outdone = paired & (push[opposite] > 0) & (old[opposite] > old)
         push = jnp.where(outdone, jnp.minimum(push, 0), push)
         new = jnp.minimum(old + speed / rounds * push, np.log(penalty))
-        return Course(new.astype(f.dtype), level, trend, spread)
+        return MultiplierState(new.astype(f.dtype), level, trend, spread)
 
-    return Steering(init, step)
+    return MultiplierRule(init, step)
 
 
 def steered(problem: Problem, rounds: int, *, penalty: float = 1e8) -> Dual:
@@ -147,7 +158,7 @@ def steered(problem: Problem, rounds: int, *, penalty: float = 1e8) -> Dual:
     course = steer(problem, rounds, penalty=penalty)
     _, paired = opposites(problem)
 
-    def step(memory: Course, now: Round) -> tuple[Course, Solution]:
+    def step(memory: MultiplierState, now: RoundProblem) -> tuple[MultiplierState, Solution]:
         slopes = now.surrogates.linear + 2 * _columns(now.surrogates.curvature) * now.w
         lengths = jnp.linalg.norm(slopes, axis=1)
         first = opening(lengths, now.measured, paired, now.norm_objective)

@@ -37,14 +37,14 @@ from fedssca.problem.problem import Array, Batch, Problem, Terms
 __all__ = ["augmented_lagrangian", "primal_dual", "quadratic_penalty", "switching"]
 
 
-class Memory(NamedTuple):
+class DescentMemory(NamedTuple):
     """The server's momentum v, and sum_t rate(t) a(t): what each F_m was given so far."""
 
     v: Array
     given: Array
 
 
-class Round(NamedTuple):
+class DescentRound(NamedTuple):
     """What is known when the weights of a round are set."""
 
     t: Array
@@ -56,7 +56,7 @@ class Round(NamedTuple):
     given: Array
 
 
-Weigh: TypeAlias = Callable[[Round], tuple[Array, Array]]
+Weigh: TypeAlias = Callable[[DescentRound], tuple[Array, Array]]
 """A method: the round's weights a_0..a_M, and nu(t+1) for the record and the next round."""
 
 
@@ -69,7 +69,7 @@ def quadratic_penalty(
     """
     _positive("penalty", penalty)
 
-    def weigh(now: Round) -> tuple[Array, Array]:
+    def weigh(now: DescentRound) -> tuple[Array, Array]:
         nu = 2 * penalty * jnp.maximum(now.values, 0)
         return _shares(nu), nu
 
@@ -128,7 +128,7 @@ def switching(
     if not np.isfinite(tolerance):
         raise UserError(f"tolerance = {tolerance}: it must be finite")
 
-    def weigh(now: Round) -> tuple[Array, Array]:
+    def weigh(now: DescentRound) -> tuple[Array, Array]:
         worst = jnp.argmax(now.values)
         k = jnp.where(now.values[worst] <= tolerance, 0, worst + 1)
         length = jnp.maximum(jnp.linalg.norm(now.slopes[k]), np.finfo(now.given.dtype).tiny)
@@ -143,7 +143,7 @@ def _ascent(dual_rate: Schedule, penalty: float) -> Weigh:
     """Projected ascent in nu; the weights lead it by penalty * F."""
     _positive("dual_rate.a", dual_rate.a)
 
-    def weigh(now: Round) -> tuple[Array, Array]:
+    def weigh(now: DescentRound) -> tuple[Array, Array]:
         nu, f, up = now.multipliers, now.values, dual_rate(now.t).astype(now.values.dtype)
         return _shares(jnp.maximum(nu + penalty * f, 0)), jnp.maximum(nu + up * f, 0)
 
@@ -169,7 +169,7 @@ def _descent(
     _positive("rate.a", rate.a)
 
     def init(w: Array) -> State:
-        memory = Memory(jnp.zeros_like(w), jnp.zeros(problem.constraints + 1, w.dtype))
+        memory = DescentMemory(jnp.zeros_like(w), jnp.zeros(problem.constraints + 1, w.dtype))
         first = start(problem, w, memory)
         return first._replace(multipliers=first.multipliers + initial)
 
@@ -181,10 +181,10 @@ def _descent(
         combine, known = (jnp.asarray(a, w.dtype) for a in (problem.combine, problem.known))
         slopes = combine @ total.vectors["gradient"] + 2 * known[:, None] * w
         values = problem.measured(total.scalars, w)
-        a, multipliers = weigh(Round(t, values, slopes, state.multipliers, given))
+        a, multipliers = weigh(DescentRound(t, values, slopes, state.multipliers, given))
         v, lr = momentum * v + a @ slopes, rate(t).astype(w.dtype)
         slack = jnp.maximum(values, 0)
-        return State(t, w - lr * v, Memory(v, given + lr * a), slack, multipliers)
+        return State(t, w - lr * v, DescentMemory(v, given + lr * a), slack, multipliers)
 
     return Algorithm(name, batch, 1, init, publish, reply, update)
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
-from fedssca.methods.multipliers import Dual, Round, exact_penalty
+from fedssca.methods.multipliers import Dual, RoundProblem, exact_penalty
 from fedssca.methods.schedule import Schedule, warn_broken
 from fedssca.methods.surrogate import Surrogate, first_order
 from fedssca.problem.problem import Array, Batch, Problem, Terms
@@ -28,7 +28,7 @@ from fedssca.problem.problem import Array, Batch, Problem, Terms
 __all__ = ["ssca"]
 
 
-class Memory(NamedTuple):
+class SscaMemory(NamedTuple):
     """The averaged statistics Q(t), and what the multipliers' rule remembers."""
 
     average: Any
@@ -56,7 +56,7 @@ def ssca(
     warn_broken(rho, gamma)
 
     def init(w: Array) -> State:
-        return start(problem, w, Memory(family.zero(w), rule.init(w)))
+        return start(problem, w, SscaMemory(family.zero(w), rule.init(w)))
 
     def reply(terms: Terms, request: Request, batch: Batch) -> Message:
         return family.message(terms, request.w, batch)
@@ -70,12 +70,12 @@ def ssca(
             family.recentre(w, total),
         )
         measured = problem.measured(total.scalars, w)
-        now = Round(t, w, family.function(average), measured, family.norm_objective)
+        now = RoundProblem(t, w, family.function(average), measured, family.norm_objective)
         dual, best = rule.step(state.memory.dual, now)
         return State(
             round=t,
             w=(1 - gamma_t) * w + gamma_t * best.w,
-            memory=Memory(average, dual),
+            memory=SscaMemory(average, dual),
             slack=best.slack,
             multipliers=best.multipliers,
         )

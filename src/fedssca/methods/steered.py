@@ -21,23 +21,23 @@ import jax.numpy as jnp
 
 from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, start
-from fedssca.methods.multipliers import Course, Steering, steer
+from fedssca.methods.multipliers import MultiplierRule, MultiplierState, steer
 from fedssca.methods.schedule import Schedule, warn_broken
 from fedssca.methods.surrogate import per_term
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 
-__all__ = ["Memory", "mixture", "opened", "steered_ssca"]
+__all__ = ["SteeredMemory", "mixture", "opened", "steered_ssca"]
 
 
-class Memory(NamedTuple):
+class SteeredMemory(NamedTuple):
     """The averaged gradient of the Lagrangian, and where the constraints are heading."""
 
     average: Array
-    course: Course
+    course: MultiplierState
 
 
 def opened(
-    problem: Problem, course: Steering, opening: Sequence[float]
+    problem: Problem, course: MultiplierRule, opening: Sequence[float]
 ) -> Callable[[Array], State]:
     """`init` of a steered method: nothing averaged yet, the multipliers as `opening` says."""
     if len(opening) != problem.constraints or not all(nu > 0 for nu in opening):
@@ -45,7 +45,7 @@ def opened(
 
     def init(w: Array) -> State:
         first = course.init(w)._replace(log_multiplier=jnp.log(jnp.asarray(opening, w.dtype)))
-        return start(problem, w, Memory(jnp.zeros_like(w), first))
+        return start(problem, w, SteeredMemory(jnp.zeros_like(w), first))
 
     return init
 
@@ -101,7 +101,7 @@ def steered_ssca(
         return State(
             round=t,
             w=(1 - gamma_t) * w + gamma_t * wbar,
-            memory=Memory(average, course.step(state.memory.course, t, measured)),
+            memory=SteeredMemory(average, course.step(state.memory.course, t, measured)),
             slack=jnp.maximum(measured, 0),
             multipliers=a[1:] / a[0],
         )

@@ -8,10 +8,10 @@ from typing import Any
 
 import jax
 
-from fedssca.evaluate.evaluator import Evaluator, evaluator
+from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.run.build import Job, build, engine_of
 from fedssca.run.config import Config, absolute, parse, render
-from fedssca.run.privacy import wire_of
+from fedssca.run.privacy import traffic_of
 from fedssca.run.record import RunDirectory, versions
 from fedssca.run.schema import PrivacySettings
 from fedssca.run.simulate import Result, simulate
@@ -30,7 +30,7 @@ def train(job: Job, **hooks: Any) -> Result:
         "test": job.dataset.test,
         "evaluate_every": config.run.evaluate_every,
         "runtime": engine_of(config),
-        "wire": wire_of(config),
+        "bytes_of": traffic_of(config),
         "probes": config.algorithm.probes,
         "noise": job.noise,
     }
@@ -76,12 +76,12 @@ def carry_out(
     out: Path,
     resume: bool,
     on_row: Callable[[Row], None],
-    judge: Evaluator | None = None,
+    evaluator: Evaluator | None = None,
     **hooks: Any,
 ) -> dict[str, Any]:
     """Train a built job and fill its run directory; `hooks` add to the arguments of `simulate`."""
     config = job.config
-    judge = judge or evaluator(job.problem, job.clients, job.dataset.test)
+    evaluator = evaluator or evaluator_over(job.problem, job.clients, job.dataset.test)
     folder = RunDirectory.open(out) if resume else RunDirectory.create(out, render(config))
     folder.save_problem(facts(job))
     start = folder.load_state(job.algorithm.init(job.problem.start)) if resume else None
@@ -95,7 +95,7 @@ def carry_out(
 
     result = train(
         job,
-        judge=judge,
+        evaluator=evaluator,
         resume=start,
         earlier=earlier,
         on_row=record,
@@ -114,7 +114,7 @@ def carry_out(
             "notes": result.notes,
             "last": result.rows[-1],
             **limits_of(job),
-            **own_losses(job, judge, result),
+            **own_losses(job, evaluator, result),
             "seed": config.run.seed,
             "versions": versions(),
         }
@@ -138,15 +138,15 @@ def facts(job: Job) -> dict[str, Any]:
     }
 
 
-def own_losses(job: Job, judge: Evaluator, result: Result) -> dict[str, Any]:
+def own_losses(job: Job, evaluator: Evaluator, result: Result) -> dict[str, Any]:
     """`client_losses` of the returned model: of few clients, and where nothing is to be hidden."""
     if (
-        judge.losses is None
+        evaluator.losses is None
         or job.clients.count > MOST_LOSSES
         or job.config.privacy != PrivacySettings()
     ):
         return {}
-    return {"client_losses": judge.losses(jax.numpy.asarray(result.w))}
+    return {"client_losses": evaluator.losses(jax.numpy.asarray(result.w))}
 
 
 def load_config(path: Path) -> Config:

@@ -39,11 +39,11 @@ __all__ = [
     "simulated_exchange",
     "simulated_sums",
     "survivors",
-    "wire_of",
+    "traffic_of",
 ]
 
 
-Wire: TypeAlias = Callable[[Problem, Rows | Columns, Algorithm], Traffic]
+TrafficOf: TypeAlias = Callable[[Problem, Rows | Columns, Algorithm], Traffic]
 """What one round of a method sends."""
 
 
@@ -161,7 +161,7 @@ def simulated_exchange(config: Config, problem: Problem, clients: Rows | Columns
     return in_process(clients.count)
 
 
-def wire_of(config: Config) -> Wire:
+def traffic_of(config: Config) -> TrafficOf:
     """What a round of a config's run sends: with hidden sums, what is sent in place of messages.
 
     Of a secure sum among all clients the keys, which are exchanged once, are left out; among
@@ -169,7 +169,7 @@ def wire_of(config: Config) -> Wire:
     once in 100 sums, is left out, and a ciphertext's size, which varies a little, is rounded.
     """
 
-    def wire(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
+    def sent(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
         if isinstance(clients, Columns) and hides_columns(config, problem):
             return _hidden_columns(problem, clients, algorithm)
         if not hides_sums(config):
@@ -188,7 +188,7 @@ def wire_of(config: Config) -> Wire:
             up, down = masked(_rules(config, b"", clients.count), size, cohort is not None)
         return Traffic(up, down + published, 0)
 
-    return wire
+    return sent
 
 
 def _hidden_columns(problem: Problem, clients: Columns, algorithm: Algorithm) -> Traffic:

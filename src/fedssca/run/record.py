@@ -30,7 +30,7 @@ import jax
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.evaluate.certificate import Keeper
+from fedssca.evaluate.certificate import BestPoints
 from fedssca.methods.algorithm import State
 from fedssca.run.simulate import Checkpoint
 
@@ -121,7 +121,7 @@ class RunDirectory:
         """Replace the checkpoint."""
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(at.state)]
         arrays: dict[str, Any] = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
-        for name, point in vars(at.keeper).items():
+        for name, point in vars(at.points).items():
             if point is not None:
                 arrays |= {f"{name}_w": np.asarray(point[0]), f"{name}_row": json.dumps(point[1])}
         self.write(
@@ -141,7 +141,7 @@ class RunDirectory:
                     raise self._changed()
                 stored = [saved[f"leaf{i}"] for i in range(len(leaves))]
                 seconds = float(saved["seconds"])
-                keeper = Keeper(
+                points = BestPoints(
                     **{
                         name: (
                             jax.numpy.asarray(saved[f"{name}_w"]),
@@ -162,7 +162,7 @@ class RunDirectory:
         ):
             raise UserError(f"{path} does not fit this problem: start a new run with --out")
         state = jax.tree.unflatten(shape, [jax.numpy.asarray(leaf) for leaf in stored])
-        return Checkpoint(state, keeper, seconds)
+        return Checkpoint(state, points, seconds)
 
     def save_problem(self, facts: dict[str, Any]) -> None:
         """Write problem.json, before the first row."""

@@ -17,7 +17,7 @@ import jax
 
 from fedssca.data import Dataset, Rows
 from fedssca.errors import UserError
-from fedssca.evaluate.evaluator import Evaluator, evaluator
+from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.privacy.noise.gaussian import simulated
 from fedssca.rounds.fused import Fused
 from fedssca.run.build import Job, build
@@ -78,14 +78,14 @@ class _Shared:
             first.config.run.seed,
             simulated(first.noise, first.config.run.seed),
         )
-        self._judge = evaluator(first.problem, first.clients, first.dataset.test)
+        self._evaluator = evaluator_over(first.problem, first.clients, first.dataset.test)
 
     def parts(self, job: Job) -> dict[str, Any]:
         """What `train` needs to use them for `job`; empty if it needs programs of its own."""
         if not self._fits(job):
             return {}
-        judge: Evaluator = self._judge.over(job.clients)
-        return {"runtime": lambda *_: self._engine.twin(job.clients, _[3]), "judge": judge}
+        evaluator: Evaluator = self._evaluator.over(job.clients)
+        return {"runtime": lambda *_: self._engine.twin(job.clients, _[3]), "evaluator": evaluator}
 
     def _fits(self, job: Job) -> bool:
         """The same program: nothing in problem and method depends on who holds which row."""

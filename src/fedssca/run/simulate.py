@@ -13,8 +13,16 @@ import numpy as np
 from fedssca.data.split import Columns, Rows
 from fedssca.data.stream import Streams
 from fedssca.errors import Diverged, UserError
-from fedssca.evaluate.certificate import Keeper, certify, early, explain, feasible, refine, restore
-from fedssca.evaluate.evaluator import Evaluator, evaluator, state_row
+from fedssca.evaluate.certificate import (
+    BestPoints,
+    certify,
+    early,
+    explain,
+    feasible,
+    refine,
+    restore,
+)
+from fedssca.evaluate.evaluator import Evaluator, evaluator_over, state_row
 from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.calibrate import probe
@@ -38,7 +46,7 @@ class Checkpoint(NamedTuple):
     """All that is needed to go on: the server's state, the points worth keeping, the time spent."""
 
     state: State
-    keeper: Keeper
+    points: BestPoints
     seconds: float
 
 
@@ -109,8 +117,8 @@ def simulate(
     evaluate_at: Sequence[int] = (),
     noise: MessageNoise | None = None,
     runtime: Callable[[Problem, Rows | Columns, Algorithm, int, Perturbation], Runtime] = Fused,
-    judge: Evaluator | None = None,
-    wire: Callable[[Problem, Rows | Columns, Algorithm], Traffic] = traffic,
+    evaluator: Evaluator | None = None,
+    bytes_of: Callable[[Problem, Rows | Columns, Algorithm], Traffic] = traffic,
     probes: int = 0,
     resume: Checkpoint | None = None,
     earlier: Sequence[Row] = (),
@@ -122,14 +130,14 @@ def simulate(
 
     `clients` are rows (or columns) of data; a list of {"x": ..., "y": ...} means one client each.
     The same seed gives the same batches, and the same bits, on every run. `noise` belongs to an
-    algorithm that was made by `with_noise`. `evaluate_at` lists
-    rounds to evaluate instead of every `evaluate_every`-th; `judge` evaluates, in place of a new
-    one for `clients` and `test`; `wire` says what a round sends. `probes` messages were
-    spent on calibration and are counted; `resume` goes on from a checkpoint whose rows were
-    `earlier`; `on_row` and `on_checkpoint` see rows and checkpoints as they come.
+    algorithm that was made by `with_noise`. `evaluate_at` lists rounds to evaluate instead of every
+    `evaluate_every`-th. `evaluator` replaces the one that is made for `clients` and `test`, and
+    `bytes_of` the function that tells the bytes of a round. `probes` messages were spent on
+    calibration and are counted. `resume` continues from a checkpoint whose rows were `earlier`.
+    `on_row` and `on_checkpoint` are called with every row and checkpoint as soon as it is there.
 
     `Streams` are evaluated on their held-out rows and have a `runtime` of their own. Nothing is
-    drawn, so the seed does not matter. A stream cannot be rewound: `resume` goes on with the rows
+    drawn, so the seed does not matter. A stream cannot be rewound: `resume` continues with the rows
     that come next. When a source ends, training does too, and `Result.notes` says so.
     """
     if rounds < 1:
@@ -138,7 +146,7 @@ def simulate(
         raise UserError(f"seed = {seed}: it must be a whole number from 0 to 2^63 - 1")
     if evaluate_every < 1:
         raise UserError(f"evaluate_every = {evaluate_every}: it must be at least 1")
-    stream, parties, judged = _parties(problem, clients, algorithm)
+    stream, parties, evaluated = _parties(problem, clients, algorithm)
     if stream and runtime is not Fused:
         raise UserError("clients that stream have a runtime of their own: leave runtime out")
     if stream and noise is not None:
@@ -146,11 +154,11 @@ def simulate(
             "clients that stream add no noise: train on rows that are held, or leave the noise out"
         )
     engine = stream or runtime(problem, parties, algorithm, seed, simulated(noise, seed))
-    judge = judge or evaluator(problem, judged, test)
-    round_ = wire(problem, parties, algorithm)
-    probing = wire(problem, parties, probe(problem, algorithm.batch)) if probes else round_
-    at = resume or Checkpoint(algorithm.init(problem.start), Keeper(), 0.0)
-    begun, last, keeper = time.perf_counter() - at.seconds, rounds - 1, replace(at.keeper)
+    evaluator = evaluator or evaluator_over(problem, evaluated, test)
+    round_ = bytes_of(problem, parties, algorithm)
+    probing = bytes_of(problem, parties, probe(problem, algorithm.batch)) if probes else round_
+    at = resume or Checkpoint(algorithm.init(problem.start), BestPoints(), 0.0)
+    begun, last, points = time.perf_counter() - at.seconds, rounds - 1, replace(at.points)
     rows, ledger = list(earlier), noise.ledger if noise else None
     chosen = {last}.union(evaluate_at or range(0, last, evaluate_every))
 
@@ -158,17 +166,17 @@ def simulate(
         done = int(state.round)
         over = stream is not None and stream.ended is not None
         if (done in chosen or over) and _new(rows, done):
-            row = state_row(state) | judge.row(state.w) | _sent(round_, done, probing, probes)
+            row = state_row(state) | evaluator.row(state.w) | _sent(round_, done, probing, probes)
             if ledger:
                 row["epsilon"] = ledger.spent(done)
             rows.append(row | {"seconds": time.perf_counter() - begun})
             _check_finite(rows[-1])
-            keeper.see(state.w, rows[-1])
+            points.see(state.w, rows[-1])
             if on_row:
                 on_row(rows[-1])
         due = checkpoint_every and (done % checkpoint_every == 0 or done == last or over)
         if on_checkpoint and due:
-            on_checkpoint(Checkpoint(state, replace(keeper), time.perf_counter() - begun))
+            on_checkpoint(Checkpoint(state, replace(points), time.perf_counter() - begun))
         return over
 
     first = int(at.state.round)
@@ -176,7 +184,7 @@ def simulate(
     first_stop = 0 if resume is None else first + 1
     ahead = sorted(stop for stop in stops if first_stop <= stop <= last)
     state = run(engine, at.state, ahead, observe)
-    result = conclude(problem, judge, None if ledger else keeper, state, rows)
+    result = conclude(problem, evaluator, None if ledger else points, state, rows)
     notes = _end(stream, int(state.round), last) + result.notes
     if ledger:
         return replace(result, notes=[COVERED, *notes], privacy=ledger.report(int(state.round)))
@@ -184,30 +192,30 @@ def simulate(
 
 
 def conclude(
-    problem: Problem, judge: Evaluator, keeper: Keeper | None, state: State, rows: list[Row]
+    problem: Problem, evaluator: Evaluator, points: BestPoints | None, state: State, rows: list[Row]
 ) -> Result:
     """Choose the model to return, and prove or explain.
 
-    Without a keeper it is the last one: a choice by exact values would tell of the data.
+    Without a points it is the last one: a choice by exact values would tell of the data.
     """
     w, row, passes, notes = state.w, rows[-1], 0, []
-    if problem.constraints and keeper is None and not feasible(row):
+    if problem.constraints and points is None and not feasible(row):
         notes = explain(problem, rows, row)
-    elif problem.constraints and keeper is not None:
-        if keeper.last is None or early(keeper.last[1], rows[-1]["round"]):
-            passes = restore(judge, keeper, state.w, rows[-1])
-        if keeper.best is not None:
-            w, row, more = refine(judge, keeper, state.w)
+    elif problem.constraints and points is not None:
+        if points.last is None or early(points.last[1], rows[-1]["round"]):
+            passes = restore(evaluator, points, state.w, rows[-1])
+        if points.best is not None:
+            w, row, more = refine(evaluator, points, state.w)
             passes += more
-            if keeper.last and early(keeper.last[1], rows[-1]["round"]):
+            if points.last and early(points.last[1], rows[-1]["round"]):
                 notes = [
                     f"the returned model is that of round {row['round']}, hardly trained: later "
                     "ones broke a limit; train longer, use a larger batch, or relax the limit"
                 ]
-        elif keeper.least is not None:
-            w, row = keeper.least
+        elif points.least is not None:
+            w, row = points.least
             notes = explain(problem, rows, row)
-    certificate = certify(problem, judge, w, row, rows[-1]["slack"], rows[-1]["multipliers"])
+    certificate = certify(problem, evaluator, w, row, rows[-1]["slack"], rows[-1]["multipliers"])
     certificate["returned"] = {"round": row.get("round"), "search_passes": passes}
     kept = {name: row[name] for name in rows[-1] if name in row and name not in OWN}
     return Result(
@@ -277,8 +285,8 @@ def _check_finite(row: Row) -> None:
         )
 
 
-def _sent(wire: Traffic, rounds: int, probing: Traffic, probes: int) -> Row:
+def _sent(sent: Traffic, rounds: int, probing: Traffic, probes: int) -> Row:
     return {
-        f"bytes_{way}": getattr(wire, way) * rounds + getattr(probing, way) * probes
+        f"bytes_{way}": getattr(sent, way) * rounds + getattr(probing, way) * probes
         for way in Traffic._fields
     }

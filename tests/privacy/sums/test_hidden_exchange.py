@@ -26,7 +26,7 @@ from fedssca.rounds.exchange import SERVER
 from fedssca.rounds.in_process import Local
 from fedssca.run.config import parse
 from fedssca.run.execute import execute
-from fedssca.run.privacy import check_columns, wire_of
+from fedssca.run.privacy import check_columns, traffic_of
 
 P, N = 6, 40
 rng = np.random.default_rng(0)
@@ -178,7 +178,7 @@ def test_training_ends_where_pairwise_training_does(holder: int | None, constrai
     left, right = plain.advance(start, 6), blind.advance(start, 6)
     np.testing.assert_allclose(left.w, right.w, rtol=1e-8, atol=1e-9)
     config = parse("[privacy]\nsecure_sum = true\n[data]\nsplit = 'feature'")
-    foretold = wire_of(config)(p, clients, algorithm)
+    foretold = traffic_of(config)(p, clients, algorithm)
     counted = (blind.bytes_up, blind.bytes_down, blind.bytes_peer)
     assert counted == tuple(6 * amount for amount in foretold)
     assert (foretold.peer == 0) == (holder is None)

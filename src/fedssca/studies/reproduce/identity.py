@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from fedssca.errors import UserError
-from fedssca.evaluate.evaluator import evaluator
+from fedssca.evaluate.evaluator import evaluator_over
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.methods.schedule import Schedule
 from fedssca.problem.problem import Array, Batch, Problem, Terms
@@ -76,7 +76,7 @@ def against_momentum(
     seed = config.run.seed
     engines = [made(job.problem, job.clients, method, seed, unperturbed) for method in pair]
     states = [method.init(job.problem.start) for method in pair]
-    judge = evaluator(job.problem, job.clients, None)
+    judge = evaluator_over(job.problem, job.clients, None)
     rows: list[Row] = []
     for stop in sorted({*(t for t in evaluate_at if t <= last), last}):
         states = [e.advance(state, stop) for e, state in zip(engines, states, strict=True)]

@@ -28,7 +28,7 @@ import jax
 
 from fedssca.data import Dataset, Rows
 from fedssca.errors import UserError
-from fedssca.evaluate.evaluator import Evaluator, evaluator
+from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.evaluate.traffic import traffic
 from fedssca.privacy.noise.gaussian import simulated
 from fedssca.run.build import build, engine_of, load_dataset
@@ -129,7 +129,7 @@ def stage(text: str, held: int | None) -> tuple[Dataset, Evaluator]:
     config = parse(text)
     rows = load_dataset(config)
     rows = rows if held is None else hold_out(rows, held)
-    return rows, evaluator(build(config, rows).problem, Rows.of([rows.test]), None)
+    return rows, evaluator_over(build(config, rows).problem, Rows.of([rows.test]), None)
 
 
 def _plain(config: Config, seed: int) -> str:

@@ -1,0 +1,47 @@
+"""The final `w` of short runs is what it was when golden.npz was saved.
+
+On the same processor and with the same packages it is equal bit for bit. Elsewhere the compiler
+makes other instructions, so that only the first digits can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.regression.runs import NAMES, PRIVATE, compute, surroundings
+
+GOLDEN = Path(__file__).with_name("golden.npz")
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, np.ndarray]:
+    with np.load(GOLDEN, allow_pickle=False) as file:
+        return dict(file)
+
+
+def test_every_run_is_saved(golden: dict[str, np.ndarray]) -> None:
+    saved = {f"{name}/{key}" for name in NAMES for key in ("w", "w_last")}
+    assert set(golden) == saved | {"surroundings"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_same_bits(name: str, golden: dict[str, np.ndarray], request: Any) -> None:
+    if name in PRIVATE:
+        pytest.importorskip("cryptography")
+        pytest.importorskip("dp_accounting")
+    exact = json.loads(str(golden["surroundings"])) == surroundings()
+    comparison = "bit for bit" if exact else "to a tolerance: other processor or packages"
+    request.node.user_properties.append(("comparison", comparison))
+    print(f"{name} is compared {comparison}")
+    for key, value in compute(name).items():
+        expected = golden[f"{name}/{key}"]
+        assert (value.dtype, value.shape) == (expected.dtype, expected.shape)
+        if exact:
+            assert value.tobytes() == expected.tobytes(), f"{key} of {name} has other bits"
+        else:
+            np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-4)
