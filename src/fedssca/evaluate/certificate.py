@@ -1,8 +1,9 @@
-"""Does the model keep its limits? Which model to return, the proof, and what to say when it fails.
+"""Does the model keep its limits? Which model to return, the certificate, and notes on failures.
 
-Evaluated rounds are judged on the full training data. The best feasible point seen is kept; at the
-end a forward-only search along two lines spends what room is left (or wins back what is missing):
-from the best feasible point towards the last one, and from there down the objective.
+Evaluated rounds are checked on the full training data, and the best feasible point is kept. At the
+end a line search, which needs forward passes only, improves the objective within the limits: from
+the best feasible point towards the last one, and from there along the negative gradient of the
+objective.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TRIALS = 10
 
 @dataclass
 class BestPoints:
-    """Remembers the best and the last feasible point among the evaluated ones."""
+    """The best and the last feasible point among the evaluated ones."""
 
     best: tuple[Array, Row] | None = None
     last: tuple[Array, Row] | None = None
@@ -35,7 +36,7 @@ class BestPoints:
     """The point with the smallest worst violation: what to return when nothing was feasible."""
 
     def see(self, w: Array, row: Row) -> None:
-        """Judge an evaluated point."""
+        """Take note of an evaluated point."""
         values = row["constraints"]
         if feasible(row):
             self.last = (w, row)
@@ -88,10 +89,10 @@ def refine(evaluator: Evaluator, points: BestPoints, last: Array) -> tuple[Array
 
 
 def restore(evaluator: Evaluator, points: BestPoints, last: Array, row: Row) -> int:
-    """A near miss: one step of at most 2 % of |w| down the broken constraints, by forward passes.
+    """Repair a small violation by one step of at most 2 % of |w| down the broken constraints.
 
-    If that does not do, or only an early point was feasible, hardly trained, the step may be ten
-    times as long. Returns the passes spent; a point that is feasible is shown to the points.
+    If that is not enough, or if only an early, hardly trained point was feasible, the step may be
+    ten times as long. Returns the number of forward passes; feasible points are added to `points`.
     """
     slopes = evaluator.gradients(last)[1:]
     broken = np.array(row["constraints"]) > 0
@@ -111,7 +112,7 @@ def restore(evaluator: Evaluator, points: BestPoints, last: Array, row: Row) -> 
                 high = share
             elif high is not None:
                 low = share
-            # First shorter and shorter, far out the line may rise again; then as short as will do.
+            # First shorter steps, because far out the value may rise again; then the shortest one.
             share = share / 2 if high is None else (low + high) / 2
         passes += TRIALS
         if high is not None:

@@ -22,7 +22,7 @@ CHUNK = 4096
 
 
 class Evaluator(NamedTuple):
-    """Full passes over the data in chunks, compiled once."""
+    """Evaluates a model on all rows, in chunks, with programs that are compiled once."""
 
     row: Callable[[Array], dict[str, Any]]
     """w -> objective, constraints, norm_sq, train_* and test_* rates."""
@@ -31,7 +31,7 @@ class Evaluator(NamedTuple):
     over: Callable[[Rows | Columns], Evaluator]
     """The same passes, compiled once, over other training rows of the same shape."""
     losses: Callable[[Array], list[float | None]] | None = None
-    """w -> the mean cost over each client's own rows; None where that is not to be known."""
+    """w -> the mean cost over each client's own rows; None where it must stay unknown."""
 
 
 def evaluator_over(
@@ -74,7 +74,7 @@ def client_losses(problem: Problem, w: Array, rows: Batch, count: int) -> list[f
 
 
 def mean_cost(pair: np.ndarray) -> float | None:
-    """Cost and number of rows as a mean; None of no rows."""
+    """The mean from the sum of costs and the number of rows; None if there are no rows."""
     top, bottom = pair
     return float(top / bottom) if bottom > 0 else None
 
@@ -84,7 +84,7 @@ Pairs: TypeAlias = dict[str, list[Array]]
 
 
 class EvaluatedSums(NamedTuple):
-    """What rows add up to at a point: anybody's rows, so that sums of different holders add up."""
+    """Sums over rows at a point; sums over the rows of different holders add up."""
 
     terms: Array
     """The K sampled terms over the training rows."""
@@ -134,15 +134,15 @@ def evaluator_of(
     sums: Callable[[Array], EvaluatedSums],
     jacobian: Callable[[Array], Any],
 ) -> Evaluator:
-    """An evaluator from whoever adds up: the training rows may be anywhere.
+    """An evaluator from functions that add up over rows, which may be anywhere.
 
-    `like` has the shapes of their columns; `total`, asked after the sums, says over how many rows
-    they went.
+    `like` has the shapes of their columns; `total`, called after `sums`, is the number of rows
+    that the sums are over.
     """
 
     @functools.cache
     def weights() -> dict[str, list[float]]:
-        """The rates' weights: plain numbers, found without computing anything."""
+        """The weights of the rates, which are plain numbers, found without computing anything."""
         found: dict[str, list[float]] = {}
 
         def look(w: Array, batch: Batch) -> Array:
@@ -186,13 +186,13 @@ def evaluator_of(
         return slopes + 2 * problem.known[:, None] * np.asarray(w, float)
 
     def over(other: Rows | Columns) -> Evaluator:
-        raise TypeError("these rows are elsewhere: build an evaluator for others")
+        raise TypeError("these rows are not in this process: build another evaluator")
 
     return Evaluator(row, gradients, over)
 
 
 def training(train: Rows | Columns) -> Batch:
-    """All training rows, each with its client's number; rows of nobody count nothing."""
+    """All training rows, each with its client's number; rows without a client have weight 0."""
     if isinstance(train, Columns):
         return everything(train.columns, np.zeros(train.total, np.int32))
     owners = train.owners()
@@ -209,13 +209,13 @@ def held_out(test: Mapping[str, np.ndarray] | None) -> Batch | None:
 def everything(
     columns: Mapping[str, Any], owners: np.ndarray, counted: np.ndarray | bool = True
 ) -> Batch:
-    """Columns where they lie, with the rows' clients and weights."""
+    """The columns, not copied, with the clients and the weights of the rows."""
     weight = np.broadcast_to(np.asarray(counted, np.float32), owners.shape)
     return on_device({**columns, "client": owners, "weight": weight})
 
 
 def _over(rows: Batch, part: Callable[[Batch], Any]) -> Any:
-    """The sum of part(chunk) over chunks of the rows; the last one reaches back to fill up."""
+    """The sum of part(chunk) over chunks of the rows; the last one overlaps the one before it."""
     count = len(rows["weight"])
     size = min(CHUNK, count)
 

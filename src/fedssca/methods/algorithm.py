@@ -28,10 +28,10 @@ class State(NamedTuple):
     """What the server keeps between rounds; all of it goes into a checkpoint."""
 
     round: Array
-    """Updates done: the coming round is t = round + 1."""
+    """The number of updates done; the next round is t = round + 1."""
     w: Array
     memory: Any
-    """The method's own: running averages, penalty stage, ..."""
+    """What the method itself remembers: running averages, the penalty stage, and the like."""
     slack: Array
     multipliers: Array
 
@@ -61,11 +61,11 @@ class Request(NamedTuple):
     w: Array
     """The point w(t); a party that holds columns gets its own block only."""
     weights: Any = ()
-    """Weights of F_0..F_M in the one gradient that is wanted; none: a gradient for every term."""
+    """Weights of F_0..F_M in the one gradient that is wanted; () asks for one per term."""
     average: Any = ()
     """The server's averaged statistic, where local steps need it to start from."""
     turnout: Any = ()
-    """The clients whom this is for (a `Turnout`); none: all. It stays at the server."""
+    """The clients that are asked (a `Turnout`); () asks all. It is not sent to clients."""
 
 
 class Message(NamedTuple):
@@ -95,9 +95,9 @@ class Algorithm(NamedTuple):
 
     name: str
     batch: int
-    """B, the samples that a client draws for one local step."""
+    """B, the number of samples that a client draws for one local step."""
     steps: int
-    """E, the local steps in a round."""
+    """E, the number of local steps in a round."""
     init: Callable[[Array], State]
     request: Callable[[State], Request]
     reply: Callable[[Terms, Request, Batch], Message]

@@ -1,8 +1,8 @@
-"""Step sizes from the problem itself: six probing messages before round 1.
+"""Step sizes from the problem itself: six probing messages per client before round 1.
 
-Power iteration on the curvature of the sampled terms, by differences of the very gradients that
-clients send anyway, all taken on one batch (`Request.round` names the batch), and one more gradient
-on another batch, for the noise. Six messages a client, counted as traffic of the run.
+A power iteration estimates the curvature of the sampled terms from differences of gradients, all
+taken on one batch (`Request.round` names the batch). One more gradient on another batch gives the
+sampling noise. The six messages are counted as traffic of the run.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ __all__ = ["PROBES", "StepSizes", "calibrate", "step_sizes"]
 
 PROBES = 6
 RHO, GAMMA, RISE, COOL = 0.15, 0.1, 20, 0.8
-"""Defaults: rho and gamma, the rounds over which gamma rises, the share over which it falls."""
+"""Defaults of rho and gamma, the rounds over which gamma rises, and the share of the run over
+which it falls."""
 REACH = 8.0
 """Curvature times the length of an averaged step. Above 25 the iteration is unstable."""
 QUIET = 0.3
 """Steps shorten when |gradient|^2 / noise falls below 1 / QUIET."""
 CLOSE, APART = 0.01, 0.3
-"""How far from w(1) curvature is measured, in lengths of it: without and with noise."""
+"""The distance from w(1) at which curvature is measured, as a multiple of |w(1)|, without and with
+privacy noise."""
 LEAST = 0.3
-"""No curvature counts for less than this times what noise alone would look like."""
+"""Curvature counts at least this many times what noise alone would produce."""
 STRIDE = 0.3
-"""The longest averaged step, in lengths of w(1). The curvature of a narrow network, which has far
-to go from a small w(1), grows several times over on the way."""
+"""The longest averaged step, as a multiple of |w(1)|. The curvature of a narrow network, which
+starts at a small w(1), grows several times over during training."""
 
 
 class StepSizes(NamedTuple):
@@ -67,15 +69,15 @@ def step_sizes(
     gamma: float = GAMMA,
     span: float = float("inf"),
 ) -> StepSizes:
-    """tau_m such that an averaged step is REACH / curvature_m long, shorter in heavy noise.
+    """tau_m such that an averaged step has length REACH / curvature_m, or less in heavy noise.
 
     `span` is curvature |w(1)| / |gradient|: no averaged step is longer than STRIDE |w(1)|.
 
-    A term that is flat at the start (a rate, where all scores are equal) will not stay so: no
-    curvature counts for less than half of the largest.
+    A term that is flat at the start (a rate, where all scores are equal) does not stay flat, so
+    every curvature counts at least half of the largest.
 
-    One round moves w by gamma rho / (2 tau) g and goes on moving it with momentum
-    beta = (1 - rho)(1 - gamma), so by gamma rho / (2 tau (1 - beta)) g in all.
+    One gradient g moves w by gamma rho / (2 tau) g in its own round, and by beta times as much in
+    every later one, beta = (1 - rho)(1 - gamma): by gamma rho / (2 tau (1 - beta)) g in all.
     """
     reach = min(REACH, STRIDE * span) * min(1.0, QUIET * snr)
     share = gamma * rho / (1 - (1 - rho) * (1 - gamma))
@@ -97,10 +99,11 @@ def calibrate(
     gamma: float = GAMMA,
     noise: float = 0.0,
 ) -> StepSizes:
-    """Probe the clients through `runtime` and choose tau (for these rho, gamma) and the rest.
+    """Probe the clients through `runtime`; choose tau for these rho and gamma, and multipliers.
 
-    `noise` is the standard deviation of what hides the gradients, if anything does. It would pass
-    for curvature: probes then go further apart, and what it adds to their differences is taken off.
+    `noise` is the standard deviation of privacy noise on the gradients, 0 without any. Noise looks
+    like curvature, so probes are then taken further apart, and the part of their differences that
+    noise explains is subtracted.
     """
     algorithm = probe(problem, batch, APART if noise else CLOSE)
     state = runtime(algorithm).advance(algorithm.init(problem.start), PROBES)
@@ -177,14 +180,14 @@ def _width(w: Array, apart: float) -> Array:
 
 
 def _denoised(problem: Problem, measured: Array, noise: float) -> Array:
-    """|a|^2 from |a + n|^2, n the noise of two gradients: its length hardly varies."""
+    """|a|^2 from |a + n|^2, where n is the noise of two gradients, whose length hardly varies."""
     each = np.linalg.norm(problem.combine, axis=1) * noise / float(_width(problem.start, APART))
     square = 2 * problem.dimension * each**2
     return jnp.sqrt(jnp.maximum(jnp.square(measured) - square, LEAST**2 * square))
 
 
 def _span(found: Probe, w: Array) -> float:
-    """The largest curvature |w(1)| / |gradient|; models that start at 0 are taken for convex."""
+    """The largest curvature |w(1)| / |gradient|; infinite for models that start at w(1) = 0."""
     slope, bend = np.asarray(jnp.linalg.norm(found.base, axis=1)), np.asarray(found.curvature)
     known, length = slope > 0, float(jnp.linalg.norm(w))
     return float((bend[known] / slope[known]).max()) * length if length and known.any() else np.inf

@@ -25,7 +25,7 @@ def diagonal(
         D_j = 1/2 mean_n (d f(w'; x_n) / d w_j)^2,
 
     half the Gauss-Newton diagonal of a likelihood. Steep parameters take short steps, flat ones
-    long. Clients send one more vector a term. Known terms are kept exact.
+    long. Clients send one more vector per term. Known terms are kept exact.
     """
     taus = per_term(problem, tau)
     combine, valued = problem.combine, problem.combine[:, problem.valued] * 1.0

@@ -1,4 +1,4 @@
-"""SSCA with E local steps a round: the same samples, fewer rounds.
+"""SSCA with E local steps per round: the same samples, fewer rounds.
 
 The server publishes w(t), its averaged statistic b(t-1) and, with constraints, the weights a of the
 Lagrangian. Client i starts there and takes E steps of the algorithm itself, each on a fresh batch
@@ -8,13 +8,13 @@ Lagrangian. Client i starts there and takes E steps of the algorithm itself, eac
     w_i <- (1 - gamma) w_i - gamma b_i / (2 kappa)
 
 and sends N_i / N (w_i - w(t)), one vector as in FedAvg, and the mean values of the constrained
-terms on its way. The server moves to the mean of the models, w(t+1) = sum_i N_i / N w_i, and asks:
-which ONE gradient ghat, taken in all E steps, leads from (w(t), b(t-1)) to w(t+1)? The steps are
-linear in the gradients with the same coefficients everywhere, so there is one, a weighted mean of
-all gradients that the clients took, and b(t) is where it leads the statistic to.
+terms over its steps. The server moves to the mean of the models, w(t+1) = sum_i N_i / N w_i, and
+computes the ONE gradient ghat that, taken in all E steps, leads from (w(t), b(t-1)) to w(t+1). The
+steps are linear in the gradients with the same coefficients everywhere, so there is one, a weighted
+mean of all gradients that the clients took, and b(t) is the statistic after these steps.
 
 With E = 1 it is Algorithm 1 (with constraints: `steered_ssca`), ghat being the batch gradient. As
-gamma(t) -> 0 the clients' ways shrink to the point w(t) and ghat tends to a batch gradient there,
+gamma(t) -> 0 the clients stay close to w(t) and ghat tends to a batch gradient there,
 which is what the theorems ask of a surrogate: unlike a fixed local rate, no drift is left. A `warm`
 rho (1/t while that is more) counts local steps, not rounds.
 """
@@ -178,7 +178,7 @@ def _change(rule: RuleOfRound, steps: int) -> Callable[[Request], LocalChange]:
 
 
 def _way(rule: Callable[[Array], Rule], steps: int) -> tuple[Any, Any]:
-    """Where `steps` steps with one gradient lead, w and b each as a mixture of (w, b, ghat)."""
+    """(w, b) after `steps` steps with one gradient ghat, each as coefficients of (w, b, ghat)."""
     at = jnp.asarray(np.eye(3), rule(jnp.zeros((), int)).rho.dtype)
 
     def again(k: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:

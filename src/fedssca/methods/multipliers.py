@@ -1,12 +1,12 @@
-"""Who sets the multipliers: two ways to handle the constraints of a round's convex problem.
+"""Two rules for the multipliers of the constraints in a round's convex problem.
 
 `exact_penalty` is the paper's: solve the round's problem as it stands. With mini-batches this
 optimises a surrogate against its own noise (an averaged gradient of squared length |g|^2 + noise
 promises a decrease that is not there), so the multipliers jump and the limits end up broken.
 
-`steered` looks at what really happens instead: the constraint values that the clients measure on
-fresh batches. A multiplier grows while its constraint is on course to end above its limit and
-shrinks while it is on course to end below. It needs nothing that the clients do not send already.
+`steered` uses the constraint values that the clients measure on fresh batches. A multiplier grows
+while its constraint is predicted to end above its limit, and shrinks while it is predicted to end
+below. It needs nothing that the clients do not send already.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def exact_penalty(
 
 
 class MultiplierState(NamedTuple):
-    """Where each constraint stands and where it is heading."""
+    """The multipliers, and for each constraint its smoothed value, its trend and its variance."""
 
     log_multiplier: Array
     level: Array
@@ -102,7 +102,7 @@ class MultiplierRule(NamedTuple):
 
     init: Callable[[Array], MultiplierState]
     step: Callable[[MultiplierState, Array, Array], MultiplierState]
-    """(course, t, measured F_1..F_M) -> the course with the next multipliers."""
+    """(state, t, measured F_1..F_M) -> the state with the next multipliers."""
 
 
 def steer(
@@ -113,15 +113,15 @@ def steer(
     speed: float = 12.0,
     memory: float = 50.0,
 ) -> MultiplierRule:
-    """log nu_m moves by speed/rounds * clip(ahead / scale, -1, 1) a round.
+    """Every round log nu_m moves by speed / rounds * clip(ahead / scale, -1, 1).
 
-    `ahead` is where F_m will be at the end if it goes on as now: its smoothed level plus its trend
-    over t log(T/t) rounds, the way left for a quantity that falls as steadily in log t as learning
-    curves do. It is taken at 0.85 of that, with one per cent of the limit and the error of the
-    level in reserve: too low is easily mended at the end, too high is not. `scale` is the limit or
+    `ahead` predicts F_m at the end of the run: its smoothed level plus 0.85 of its trend over
+    t log(T / t) rounds, because learning curves fall about linearly in log t. One per cent of the
+    limit and the standard error of the level are added as a reserve, because a value that ends too
+    low is easily corrected at the end and one that ends too high is not. `scale` is the limit or
     the noise of one measurement, whichever is larger. All rates are relative to the length of the
-    run, so that nothing needs setting when it changes. `penalty` bounds the multipliers, as in the
-    exact penalty method.
+    run, so they need no change when it changes. `penalty` bounds the multipliers, as in the exact
+    penalty method.
     """
     if rounds < 1:
         raise UserError(f"rounds = {rounds}: at least 1 is needed")
@@ -154,7 +154,7 @@ def steer(
 
 
 def steered(problem: Problem, rounds: int, *, penalty: float = 1e8) -> Dual:
-    """`steer` as a rule for `ssca` with any surrogate: clients then send every term's gradient."""
+    """The same as a rule for `ssca` with any surrogate; clients then send every term's gradient."""
     course = steer(problem, rounds, penalty=penalty)
     _, paired = opposites(problem)
 
@@ -173,8 +173,8 @@ def steered(problem: Problem, rounds: int, *, penalty: float = 1e8) -> Dual:
 def opposites(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """For each constraint the one that bounds the same quantity from the other side, if any.
 
-    Only the difference of such multipliers acts on w; so that noise does not drive up both, the
-    smaller one does not grow while the larger one does.
+    Only the difference of two such multipliers acts on w. The smaller one does not grow while the
+    larger one does, or noise would increase both.
     """
     rows = np.concatenate([problem.combine[1:], problem.known[1:, None]], axis=1)
     others = range(len(rows))
@@ -188,9 +188,9 @@ def opening(lengths: Array, measured: Array, paired: np.ndarray, norm_objective:
     """First multipliers: ratios of the gradients' lengths, with a lead for limits that are broken.
 
     `lengths` are |grad F_0|..|grad F_M|. With the norm as objective the lead is 30: the gradient of
-    the norm stays, while that of a loss shrinks thirtyfold and more on the way to a low limit. A
-    quantity bounded from both sides gets none (which side will bind is not known yet), and a limit
-    that holds starts at a tenth.
+    the norm stays, while that of a loss shrinks thirtyfold and more until a low limit is met. A
+    quantity that is bounded from both sides gets no lead, because it is not known yet which side
+    will bind. The multiplier of a limit that holds starts at a tenth of the ratio.
     """
     floor = 1e-6 * jnp.max(lengths) + np.finfo(lengths.dtype).tiny
     own = jnp.where(lengths[0] > floor, lengths[0], jnp.max(lengths))

@@ -1,8 +1,8 @@
-"""Partial participation, a combinator: each round a cohort of S of the I clients is asked.
+"""Partial participation, a combinator: in each round a cohort of S of the I clients is asked.
 
-The cohort of round t is drawn without replacement, a function of (seed, t). Each of its members may
-stay silent, with probability `dropout`. The sum of the A messages that arrive, times I / A, has the
-sum of all clients' messages as its expectation, so the method underneath notices nothing but noise.
+The cohort of round t is drawn without replacement, as a function of (seed, t). Each of its members
+stays silent with probability `dropout`. The sum of the A messages that arrive, times I / A, has the
+sum of all clients' messages as its expectation, so the method itself sees only additional noise.
 A round in which nobody answers changes nothing.
 """
 
@@ -50,7 +50,7 @@ def asked_in(t: Array, cohort: Cohort, seed: int) -> Array:
 def participation(
     algorithm: Algorithm, *, clients: int, cohort: int, seed: int = 0, dropout: float = 0.0
 ) -> Algorithm:
-    """`algorithm` with `cohort` of `clients` asked a round; the rest of it stays as it is."""
+    """`algorithm` with `cohort` of `clients` clients asked per round; all else stays as it is."""
     if not 1 <= cohort <= clients:
         raise UserError(f"cohort = {cohort}: it must lie between 1 and the {clients} clients")
     if not 0 <= dropout < 1:

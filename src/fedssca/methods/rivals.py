@@ -38,7 +38,7 @@ __all__ = ["augmented_lagrangian", "primal_dual", "quadratic_penalty", "switchin
 
 
 class DescentMemory(NamedTuple):
-    """The server's momentum v, and sum_t rate(t) a(t): what each F_m was given so far."""
+    """The server's momentum v, and sum_t rate(t) a(t), the total weight of each F_m so far."""
 
     v: Array
     given: Array
@@ -103,12 +103,12 @@ def augmented_lagrangian(
     momentum: float = 0.0,
     initial: float = 0.0,
 ) -> Algorithm:
-    """The method of multipliers with one step a round instead of a minimisation over w.
+    """The method of multipliers with one step per round instead of a minimisation over w.
 
         F_0 + 1/(2c) sum_m (max(0, nu_m + c F_m)^2 - nu_m^2),    c = `penalty`,
 
     so a_m ~ max(0, nu_m(t) + c F_m), and nu moves as in `primal_dual`, with dual_rate(t) < c:
-    the classical dual_rate = c supposes that w has come to rest.
+    the classical dual_rate = c assumes that w has been minimised over.
     """
     _positive("penalty", penalty)
     weigh = _ascent(dual_rate, penalty)
@@ -122,8 +122,9 @@ def switching(
 
         g = grad F_k / |grad F_k|,    k = 0 if all F_m <= `tolerance`, else the k of the largest F_m
 
-    Noisy batches pass the test too often and F_m ends above; a negative tolerance is a margin.
-    Multipliers of the record: sum rate(t) / |grad F_m| over rounds spent on F_m, by that for F_0.
+    With noisy batches the test passes too often and F_m ends above its limit; a negative tolerance
+    is a margin. The recorded multipliers are the sums of rate(t) / |grad F_m| over the rounds that
+    were spent on F_m, divided by the same sum for F_0.
     """
     if not np.isfinite(tolerance):
         raise UserError(f"tolerance = {tolerance}: it must be finite")
@@ -140,7 +141,7 @@ def switching(
 
 
 def _ascent(dual_rate: Schedule, penalty: float) -> Weigh:
-    """Projected ascent in nu; the weights lead it by penalty * F."""
+    """Projected ascent in nu; the weights are max(0, nu + penalty * F)."""
     _positive("dual_rate.a", dual_rate.a)
 
     def weigh(now: DescentRound) -> tuple[Array, Array]:

@@ -14,11 +14,11 @@ __all__ = ["Schedule", "broken_conditions", "power", "warn_broken"]
 
 
 class Schedule(NamedTuple):
-    """a / t^alpha, for a run of known length with a warm start and a cool end.
+    """The step size a / t^alpha, with options for its start and its end.
 
-    With `warm`, never below 1/t: an average that begins as a plain mean. With `rise` the step grows
-    linearly over the first `rise` rounds; with `cool` > 0 it falls linearly to zero over the last
-    share `cool` of `horizon` rounds.
+    With `warm` it is never below 1/t, so that an average begins as a plain mean. With `rise` it
+    grows linearly over the first `rise` rounds; with `cool` > 0 it falls linearly to zero over the
+    last share `cool` of `horizon` rounds.
     """
 
     a: float
@@ -63,7 +63,7 @@ def broken_conditions(rho: Schedule, gamma: Schedule) -> list[str]:
     """Conditions of Theorems 1-4 that the schedules break (empty: convergence is guaranteed).
 
     rho -> 0, sum rho = inf; gamma -> 0, sum gamma = inf, sum gamma^2 < inf, gamma / rho -> 0.
-    They speak of runs without end: a schedule that cools over a known horizon is not judged.
+    They are about infinite runs: a schedule that falls to zero over a known horizon is not checked.
     """
     if gamma.cool:
         return []

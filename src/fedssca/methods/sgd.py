@@ -1,10 +1,10 @@
-"""The methods to compare with, in the same loop: SGD and its kin for the unconstrained problem.
+"""Baselines for unconstrained problems, in the same loop: SGD and its relatives.
 
     FedSGD            one step with the batch of every client
     FedAvg, PR-SGD    E local steps of batch B, then the average of the local models
-    momentum SGD      the same with v <- beta v + g; the momentum restarts every round, is not sent
+    momentum SGD      the same with v <- beta v + g; the momentum restarts in every round
 
-Parties that hold columns take one step a round on their own block.
+Parties that hold columns take one step per round on their own block.
 """
 
 from __future__ import annotations

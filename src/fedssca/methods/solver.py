@@ -23,7 +23,8 @@ from jax.typing import ArrayLike
 
 __all__ = ["Quadratic", "Solution", "lemma1", "solve"]
 
-_ITERATIONS, _KEEP = 200, 1e-4  # at most; the share of the first-order gain a step must keep
+_ITERATIONS = 200  # the largest number of Newton steps
+_KEEP = 1e-4  # the share of the first-order gain that an accepted step must keep
 _matmul = partial(jnp.matmul, precision="highest")
 
 
@@ -100,7 +101,7 @@ def lemma1(constraint: Quadratic, penalty: ArrayLike) -> Solution:
 
 
 def _widen(q: Quadratic) -> Quadratic:
-    """In float64, whatever the caller's precision: the dual is small, its digits are worth it."""
+    """The same in float64: the dual has few unknowns and is sensitive to rounding."""
     return Quadratic(*(jnp.asarray(x, np.float64) for x in q))
 
 
@@ -112,8 +113,8 @@ def _columns(q: Quadratic) -> Array:
 def _compress(objective: Quadratic, constraints: Quadratic) -> tuple[Quadratic, Quadratic]:
     """The same dual over min(d, M + 1) weights, where every curvature is a scalar.
 
-    Only w in the span of the gradients matters then, and the R of their QR holds its coordinates
-    there; their Gram matrix R'R would do too, at half the digits.
+    Only w in the span of the gradients matters then, and the factor R of their QR decomposition
+    holds the coordinates there. The Gram matrix R'R would lose half of the digits.
     """
     if objective.curvature.ndim or constraints.curvature.ndim > 1:
         return objective, constraints
@@ -129,7 +130,7 @@ def _minimiser(objective: Quadratic, constraints: Quadratic, v: Array) -> tuple[
 
 
 def _gap(value: Array, v: Array, c: Array) -> Array:
-    """Primal minus dual at (w(v), v), without the cancellation: sum (c - v) F+ + v F-."""
+    """Primal minus dual at (w(v), v), computed without cancellation: sum (c - v) F+ + v F-."""
     return jnp.sum((c - v) * jnp.maximum(value, 0) + v * jnp.maximum(-value, 0))
 
 
@@ -152,8 +153,9 @@ def _candidate(point: _Point, damping: Array, c: Array) -> Array:
     """A damped Newton step in the box.
 
     Multipliers whose own gradient step leaves the box are held at the bound (Bertsekas'
-    epsilon-active set, epsilon in each one's units), the others take the Newton step given that,
-    and those it carries out are held too. Heavy damping is projected gradient: it always ascends.
+    epsilon-active set, with epsilon in the units of each multiplier). The others take the Newton
+    step given that, and those that it moves out of the box are held too. With heavy damping the
+    step is a projected gradient step, which always ascends.
     """
     v, _, gradient, hessian, _ = point
     tiny = np.finfo(v.dtype).tiny ** 0.5
@@ -190,7 +192,7 @@ def _maximise(objective: Quadratic, constraints: Quadratic, c: Array, v: Array) 
         move = new.v - old.v
         gain = old.gradient @ move
         noise = 8 * eps * (abs(old.value) + old.v @ abs(old.gradient))
-        # Near the top values differ by less than their round-off; slopes still tell (Hager-Zhang).
+        # Near the maximum values differ by less than rounding errors; slopes decide (Hager-Zhang).
         flat = (new.value >= old.value - noise) & (new.gradient @ move >= (2 * _KEEP - 1) * gain)
         rises = (gain > 0) & (flat | (new.value >= old.value + _KEEP * gain))
         current = jax.tree.map(partial(jnp.where, rises), new, old)

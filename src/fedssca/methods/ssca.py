@@ -7,9 +7,10 @@ One round t = 1, 2, ..., T-1:
                      wbar = argmin Fbar_0 + c sum_m s_m  s.t.  Fbar_m <= s_m, s >= 0     (`dual`)
                      w(t+1) = (1 - gamma(t)) w(t) + gamma(t) wbar
 
-Algorithm 1 is this with clients that hold rows and no constraint, Algorithm 2 with constraints;
-Algorithms 3 and 4 are the same for clients that hold columns. Nothing here differs between them:
-who computes which block of q is the runtime's matter, how many constraints there are the solver's.
+Algorithm 1 is this for clients that hold rows, without constraints; Algorithm 2 is the same with
+constraints. Algorithms 3 and 4 are the same for clients that hold columns. The four do not differ
+here: the runtime decides who computes which block of q, and the solver takes any number of
+constraints.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def ssca(
     penalty: float | Sequence[float] = 1e5,
     dual: Dual | None = None,
 ) -> Algorithm:
-    """Algorithms 1-4: the paper's unless told otherwise.
+    """Algorithms 1-4 as in the paper, unless an argument replaces a part.
 
     `surrogate` replaces the first-order one with `tau`; `dual` replaces the paper's exact penalty
     c = `penalty` (a list is the continuation c_1 < c_2 < ... of Theorems 2 and 4).

@@ -1,8 +1,8 @@
-"""SSCA on the Lagrangian, with multipliers steered by measured values: one gradient for all limits.
+"""SSCA on the Lagrangian, with multipliers set by measured values: one gradient for all limits.
 
 The server publishes w(t) and the weights a = (1, nu) / (1 + sum nu). A client sends the values of
-the constrained terms and ONE gradient, that of sum_m a_m F_m at w(t): a round costs the same with
-one limit or a hundred. With g the sum of these gradients and tau_a = sum_m a_m tau_m,
+the constrained terms and ONE gradient, that of sum_m a_m F_m at w(t), so that a round costs the
+same with one limit or a hundred. With g the sum of these gradients and tau_a = sum_m a_m tau_m,
 
     b(t) = (1 - rho(t)) b(t-1) + rho(t) (g - 2 tau_a w(t)),    b(0) = 0
     wbar = argmin b(t)'w + (tau_a + sum_m a_m known_m) |w|^2
@@ -30,7 +30,7 @@ __all__ = ["SteeredMemory", "mixture", "opened", "steered_ssca"]
 
 
 class SteeredMemory(NamedTuple):
-    """The averaged gradient of the Lagrangian, and where the constraints are heading."""
+    """The averaged gradient of the Lagrangian, and the state of the multipliers."""
 
     average: Array
     course: MultiplierState
@@ -39,7 +39,7 @@ class SteeredMemory(NamedTuple):
 def opened(
     problem: Problem, course: MultiplierRule, opening: Sequence[float]
 ) -> Callable[[Array], State]:
-    """`init` of a steered method: nothing averaged yet, the multipliers as `opening` says."""
+    """The function `init` of a steered method, with the first multipliers `opening`."""
     if len(opening) != problem.constraints or not all(nu > 0 for nu in opening):
         raise UserError(f"opening = {list(opening)}: give a positive number for each constraint")
 
@@ -67,7 +67,7 @@ def steered_ssca(
     opening: Sequence[float],
     penalty: float = 1e8,
 ) -> Algorithm:
-    """The method behind `fedssca run`: `calibrate` finds all of its numbers.
+    """The default method of `fedssca run`; `calibrate` finds all of its numbers.
 
     `opening` are the first multipliers, `penalty` bounds them, `rounds` is T.
     """

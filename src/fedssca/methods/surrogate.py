@@ -36,9 +36,9 @@ class Surrogate(NamedTuple):
     recentre: Callable[[Array, Message], Any]
     """Server: the sum of the q, taken at w(t), as a statistic around the origin."""
     function: Callable[[Any], Quadratic]
-    """Server: p(., Q): one row for the objective, then one a constraint, limits subtracted."""
+    """Server: p(., Q), one row for the objective and one per constraint, limits subtracted."""
     norm_objective: bool = False
-    """The objective's row is |w|^2 itself, so that Lemma 1 applies."""
+    """True where the objective is |w|^2 itself, so that Lemma 1 applies."""
 
 
 def gradients(problem: Problem, terms: Terms, w: Array, batch: Batch) -> Message:
@@ -67,9 +67,8 @@ def first_order(
 
     C_0 moves no minimiser and stays 0. Known terms known[m] |w|^2 of a sampled F_m are linearised
     at w(t) too, as the paper does; with `exact` they stay as they are, a tighter surrogate at no
-    cost. An F_m without sampled terms (the norm as objective) is always kept exact: it is its own
-    best surrogate.
-    A list gives every F_m a tau of its own.
+    cost. An F_m without sampled terms (the norm as objective) is always kept exact. A list gives
+    every F_m a tau of its own.
     """
     taus = per_term(problem, tau)
     rows = np.flatnonzero(problem.combine.any(axis=1))

@@ -48,7 +48,7 @@ Combine: TypeAlias = Callable[[Request, Sequence[Any]], Message]
 
 
 def add(left: Message, right: Message) -> Message:
-    """Leaf by leaf, in numpy where both are at home there."""
+    """The sum of two messages, leaf by leaf; of numpy arrays it is a numpy array."""
     return jax.tree.map(operator.add, left, right)
 
 
@@ -59,36 +59,36 @@ def plain_sum(request: Request, messages: Sequence[Message]) -> Message:
 
 
 class Gathered(NamedTuple):
-    """The sum of messages, and whose they are."""
+    """The sum of messages, and the numbers of the clients whose messages it contains."""
 
     total: Any
     who: tuple[int, ...]
 
 
 class Answerer(Protocol):
-    """A client's half: all that leaves the client goes through here."""
+    """The client's half of a sum: everything that leaves the client goes through it."""
 
     def handle(self, phase: str, asked: Arrays, answer: Callable[[], Any]) -> Any:
         """What goes to the server; `answer` computes the client's message."""
 
 
 class Adder(Protocol):
-    """The server's half."""
+    """The server's half of a sum."""
 
     def gather(self, ask: Ask, asked: Sequence[int], like: Any) -> Gathered:
-        """What the messages of those who answer add up to; `like` has a message's shapes."""
+        """The sum of the messages of the clients that answer; `like` has a message's shapes."""
 
 
 class Sums(NamedTuple):
-    """Both halves of a way to add up."""
+    """Both halves of a way to add up messages."""
 
     client: Callable[[int], Answerer]
-    """A client's number -> its half, for all rounds."""
+    """The number of a client -> its half, which serves all rounds."""
     server: Callable[[], Adder]
 
 
 def complete(found: Mapping[int, Arrays], *names: str) -> dict[int, Arrays]:
-    """The answers that have all of these arrays; others count as none."""
+    """The answers that contain all of these arrays; others count as no answer."""
     return {who: said for who, said in found.items() if set(names) <= said.keys()}
 
 
@@ -113,7 +113,7 @@ in_clear = Sums(client=lambda number: _Open(), server=_Clear)
 
 
 def blocks(split: Vertical) -> Combine:
-    """Parties that hold columns: one speaks for w_0 and the scalars, each for its own block.
+    """For parties that hold columns: one sends w_0's block and the scalars, each its own block.
 
     A payload is (block number -> message of that block); combining puts the blocks in their places.
     """

@@ -1,4 +1,4 @@
-"""All that runs at a client, behind one entry: handle(phase, request) -> what goes to whom.
+"""Everything that runs at a client, behind one function: handle(phase, request) -> messages.
 
 Clients that hold rows know one phase:
 
@@ -39,7 +39,7 @@ def for_party(split: Vertical, number: int, request: Request, index: Any) -> dic
 
 
 class RowClient:
-    """Holds rows: draws its own mini-batch and answers with its weighted statistics."""
+    """A client that holds rows: it draws its own mini-batch and sends its weighted statistics."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class RowClient:
 
 
 class ColumnClient:
-    """Holds one party's columns; labels and the like too, unless one other party keeps them."""
+    """A party that holds columns, and the labels too unless one other party alone has them."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ColumnClient:
         self._perturb = {block: perturbation.client(block, 1.0) for block in (0, number + 1)}
 
     def receive(self, sender: int, payload: Any) -> None:
-        """Take what a peer sent in this round: its h, or the label holder's slopes."""
+        """Store what a peer sent in this round: its h, or the label holder's derivatives."""
         if self.number in self._roles.readers:
             self._exchange.receive(sender, payload)
         else:
@@ -188,9 +188,9 @@ class ColumnClient:
 class OpenClient:
     """One-step collection (the paper's remark): a party sends h_i and dh_i/dw_i of every sample.
 
-    One message a round and no exchange between peers, but with a linear first layer the Jacobian
-    IS the raw feature block, and one party hands over the labels: use it only among parties that
-    may see each other's data.
+    This takes one message per round and no exchange between peers. But with a linear first layer
+    the Jacobian IS the raw feature block, and one party sends the labels to the server: use it only
+    among parties that may see each other's data.
     """
 
     def __init__(self, number: int, problem: Problem, columns: Batch) -> None:

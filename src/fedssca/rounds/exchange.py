@@ -1,7 +1,8 @@
 """How the h_i of a batch reach the parties that need them.
 
 The phase "share" of parties that hold columns goes through an `Exchange`: `Pairwise` sends h_i to
-every reader; `privacy.masked` sends noise to the server and the sum to the readers.
+every reader; the hidden exchange of `privacy.sums` sends masked h_i to the server, and only their
+sum reaches the readers.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ Relay = Callable[[Mapping[int, Any], Sequence[int]], Outgoing]
 
 
 def nothing(sent: Mapping[int, Any], readers: Sequence[int]) -> Outgoing:
-    """Parties talk to each other: the server has nothing to pass on."""
+    """The relay of parties that send to each other directly: the server forwards nothing."""
     del sent, readers
     return {}
 
 
 class Exchange(Protocol):
-    """A party's end of it; one object for all rounds."""
+    """One party's end of the exchange; one object serves all rounds."""
 
     def send(self, h: Array, readers: Sequence[int]) -> Outgoing:
-        """Begin a round: own h_i goes out, for `readers` to use."""
+        """Begin a round: what this party sends so that `readers` can use its h_i."""
 
     def receive(self, sender: int, payload: Any) -> None:
-        """Take what came from a peer or, by way of `Relay`, from the server."""
+        """Store what came from a peer or, through a `Relay`, from the server."""
 
     def collect(self) -> list[Array]:
-        """The round's h_i, one a party; where the head sees only their sum, any with that sum."""
+        """The round's h_i, one per party; where only their sum is known, arrays with that sum."""
 
 
 class Ends(NamedTuple):
-    """Both ends of a way to exchange."""
+    """Both ends of a way to exchange the h_i."""
 
     party: Callable[[int, int], Exchange]
     """(own number, how many parties) -> that party's end."""
@@ -56,16 +57,16 @@ class Pairwise:
         self._inbox: dict[int, Array] = {}
 
     def send(self, h: Array, readers: Sequence[int]) -> Outgoing:
-        """To every reader but myself."""
+        """Send h to every other reader."""
         self._inbox = {self._number: h}
         return {reader: h for reader in readers if reader != self._number}
 
     def receive(self, sender: int, payload: Any) -> None:
-        """Keep a peer's h."""
+        """Store a peer's h."""
         self._inbox[sender] = payload
 
     def collect(self) -> list[Array]:
-        """All of them, or an error that names who is missing."""
+        """The h_i of all parties, or an error that names the missing parties."""
         missing = [i for i in range(self._parties) if i not in self._inbox]
         if missing:
             raise RuntimeError(

@@ -1,11 +1,12 @@
-"""All clients in one compiled program: many rounds a call, one matrix product for all batches.
+"""All clients in one compiled program: many rounds per call, one matrix product for all batches.
 
 Where the message is a sum over samples, the batches of all clients are joined (every sample carries
 its weight N_i / (B N)), which gives the same sum; large ones go through the products tile by tile,
-so that images stay bytes until they are near the processor. Where clients take local steps they go
-one after another: a client's parameters stay in the cache, which batching all clients' products
-would lose. Parties that hold columns are joined into their centralised form, which has the same
-message. `runtime.local` is the twin that moves real messages; tests hold the two together.
+so that images are converted from bytes only shortly before they are used. Where clients take local
+steps they are computed one after another, because the parameters of one client fit into the cache
+and those of all clients do not. Parties that hold columns are joined into their centralised form,
+which has the same message. `rounds.in_process` moves real messages instead; tests check that both
+give the same results.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Draw: TypeAlias = Callable[[Request], Array]
 """A request -> the row numbers of its batches, (clients asked, steps * batch)."""
 
 TILE = 3_000
-"""Rows that go through one product together: as floats they stay near the processor."""
+"""Rows that go through one product together: converted to floats they fit into the cache."""
 
 
 class Fused:
@@ -81,9 +82,9 @@ class Fused:
 
 
 def _table(clients: Rows | Columns) -> dict[str, np.ndarray]:
-    """Of each client: rows, where they begin, their share; parties with columns are one.
+    """The rows of each client, where they begin, and N_i / N; columns count as one client.
 
-    An argument of the program and not part of it, or a million clients would be compiled.
+    It is an argument of the program: as constants, a million clients would be compiled in.
     """
     sizes = np.asarray(clients.sizes if isinstance(clients, Rows) else (clients.total,))
     order = clients.order if isinstance(clients, Rows) else None
@@ -96,7 +97,7 @@ def _table(clients: Rows | Columns) -> dict[str, np.ndarray]:
 
 
 def _at_random(algorithm: Algorithm, seed: Array, people: Population, table: Batch) -> Draw:
-    """Without replacement from each client's own rows, which begin at its offset."""
+    """Draw without replacement from the rows of each client, which begin at its offset."""
 
     def draw(request: Request) -> Array:
         first, who = table["offset"], people
@@ -114,7 +115,7 @@ def _at_random(algorithm: Algorithm, seed: Array, people: Population, table: Bat
 class Joined:
     """The `Parties` of a traced round: one call, one message, already summed.
 
-    Where the rows of a round lie in `columns` is the matter of `draw`; client i weighs `share[i]`.
+    `draw` says where the rows of a round are in `columns`; client i weighs `share[i]`.
     """
 
     phases: tuple[str, ...] = ("reply",)
@@ -138,7 +139,7 @@ class Joined:
         self._columns, self._share = columns, share
 
     def call(self, phase: str, request: Request) -> Sequence[Message]:
-        """The batches of round t, joined (or client by client for local steps)."""
+        """The summed message of round t: of the joined batches, or client by client."""
         del phase
         total = self._sum(request)
         share = self._share.astype(request.w.dtype)

@@ -1,7 +1,7 @@
-"""All clients in this process, each behind its own messages: a deployment without the wire.
+"""All clients in this process, each with its own messages: a deployment without a network.
 
-The slow twin of `runtime.fused`: it moves real payloads between real client objects, so privacy
-mechanisms and byte counts see what they would see between machines.
+It is slower than `rounds.fused`, but it moves real messages between real client objects, so privacy
+mechanisms and byte counts work on what would be sent between machines.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ __all__ = ["Local"]
 
 
 class Local:
-    """A `Runtime` and the `Parties` of it: messages are handed over, counted, and added up.
+    """A `Runtime` and its `Parties`: messages are delivered, counted, and added up.
 
-    `sums` is how messages of clients with rows become one.
+    `sums` adds up the messages of clients with rows; `exchange` is how parties share their h_i.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Local:
             answers = dict(zip(np.asarray(asked).tolist(), np.asarray(here).tolist(), strict=True))
 
         def ask(phase: str, sent: Mapping[int, Arrays]) -> dict[int, Any]:
-            """Who is silent in this round falls so when the messages are due."""
+            """A client that is silent in this round stops answering when messages are due."""
             found = {}
             for number, arrays in sent.items():
                 asked = published if phase == "reply" else ()
@@ -131,7 +131,7 @@ class Local:
         return [self._adder.gather(ask, list(answers), self._message).total]
 
     def _answer(self, number: int, phase: str, arrays: Arrays, request: Request) -> Any:
-        """What leaves a client: what its half of the sum lets out, nothing else."""
+        """What leaves a client: only what its half of the sum returns."""
         client = self._clients[number]
         return self._halves[number].handle(
             phase, arrays, lambda: client.handle("reply", request)[SERVER]
@@ -140,7 +140,7 @@ class Local:
     def _columns(self, phase: str, request: Request) -> Sequence[Any]:
         """Parties with columns: deliver what goes to peers, return what goes to the server."""
         to_server: dict[int, Any] = {}
-        letters: list[tuple[int, int, Any]] = []
+        outgoing: list[tuple[int, int, Any]] = []
         for number, client in enumerate(self._clients):
             asked = self._address(number, request)
             if phase == self.phases[0]:
@@ -151,12 +151,12 @@ class Local:
                     to_server[number] = payload
                 else:
                     self.bytes_peer += _size(payload)
-                    letters.append((client.number, recipient, payload))
+                    outgoing.append((client.number, recipient, payload))
         if phase == "share":
             for recipient, payload in self._relay(to_server, self._readers).items():
                 self.bytes_down += _size(payload)
-                letters.append((SERVER, recipient, payload))
-        for sender, recipient, payload in letters:
+                outgoing.append((SERVER, recipient, payload))
+        for sender, recipient, payload in outgoing:
             self._clients[recipient].receive(sender, payload)
         return list(to_server.values())
 

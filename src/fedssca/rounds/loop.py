@@ -12,7 +12,7 @@ __all__ = ["Parties", "Runtime", "one_round", "run"]
 
 
 class Parties(Protocol):
-    """Whoever answers the server's requests: processes, machines, or one traced program."""
+    """The clients as the server sees them: processes, machines, or one traced program."""
 
     phases: tuple[str, ...]
 

@@ -25,8 +25,8 @@ from fedssca.rounds.loop import one_round
 __all__ = ["Ended", "Streaming"]
 
 BUFFER = 4_000_000
-"""Bytes of rows that are pulled before they run: enough to hide a call, little enough to stay near
-the processor. A round is never cut, so one that needs more has a buffer of its own size."""
+"""Bytes of rows that are buffered before they are used: a large buffer makes calls rare, a small
+one fits into the cache. A round is never divided, so one that needs more gets a larger buffer."""
 
 Asked: TypeAlias = Callable[[np.ndarray], Turnout]
 """Rounds done before each round -> who is asked in it, and who answers."""
@@ -91,7 +91,7 @@ class Streaming:
 
     def _pull(self, done: int, rounds: int) -> tuple[dict[str, np.ndarray], int]:
         """A buffer with the rows of the coming rounds, and how many of them are complete."""
-        # New arrays each time: a program may still read the last ones, or have them as its own.
+        # New arrays each time: a program may still read the last ones.
         shape = self._places, self._capacity * self._rows
         held = {
             name: np.empty((*shape, *column.shape[1:]), column.dtype)
@@ -109,7 +109,7 @@ class Streaming:
         return rounds
 
     def _pull_cohort(self, held: Batch, done: int, rounds: int) -> int:
-        """Round by round, from those who will answer; the places of the others are masked."""
+        """Round by round, from the clients that will answer; the rows of others have no effect."""
         coming = np.arange(done, done + self._capacity, dtype=np.int32)
         turnout = self._turnout(coming)
         asked, answers = np.asarray(turnout.asked), np.asarray(turnout.answers)

@@ -1,4 +1,4 @@
-"""simulate(): a problem, clients and an algorithm in, a trained model and its record out."""
+"""simulate(): trains a model from a problem, clients and an algorithm, and records the run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 
 class Checkpoint(NamedTuple):
-    """All that is needed to go on: the server's state, the points worth keeping, the time spent."""
+    """What is needed to continue: the server's state, the best points, and the time spent."""
 
     state: State
     points: BestPoints
@@ -52,7 +52,7 @@ class Checkpoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """The trained model, the proof that it keeps its limits, and what was seen on the way."""
+    """The trained model, its certificate, and the evaluated rounds."""
 
     w: np.ndarray
     """The returned parameters: the best feasible point, or the last one without constraints."""
@@ -65,12 +65,12 @@ class Result:
     certificate: Row
     """Value, limit, margin and multiplier of every constraint, KKT residual, feasible or not."""
     notes: list[str]
-    """In plain words: why limits are broken, if they are; why training ended early, if it did."""
+    """Plain sentences: why limits are broken, if any are; why training ended early, if it did."""
     rows: list[Row]
-    """One dictionary an evaluated round, as in metrics.jsonl."""
+    """One dictionary per evaluated round, as in metrics.jsonl."""
     state: State
     privacy: Row = field(default_factory=dict)
-    """What was spent: epsilon, delta, how counted and on what assumption; without noise {}."""
+    """What was spent: epsilon, delta, the accountant and its assumption; {} without noise."""
 
     @property
     def feasible(self) -> bool:
@@ -194,9 +194,9 @@ def simulate(
 def conclude(
     problem: Problem, evaluator: Evaluator, points: BestPoints | None, state: State, rows: list[Row]
 ) -> Result:
-    """Choose the model to return, and prove or explain.
+    """Choose the model to return, and certify it or explain why it breaks a limit.
 
-    Without a points it is the last one: a choice by exact values would tell of the data.
+    Without `points` the last model is returned: a choice by exact values would leak information.
     """
     w, row, passes, notes = state.w, rows[-1], 0, []
     if problem.constraints and points is None and not feasible(row):
