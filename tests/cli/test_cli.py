@@ -166,6 +166,25 @@ def test_bad_settings_leave_no_run_behind(shell: Shell, setting: str, said: str)
     assert not out.parent.exists()
 
 
+def test_the_schema_of_every_file(shell: Shell) -> None:
+    shown = json.loads(shell("schema").out)
+    assert set(shown["properties"]) == {
+        "data",
+        "model",
+        "problem",
+        "algorithm",
+        "privacy",
+        "run",
+        "deploy",
+    }
+    assert "id" in json.loads(shell("schema", "--kind", "site").out)["properties"]
+    file = shell.folder / "project.schema.json"
+    assert shell("schema", "--kind", "project", "--out", file).out == ""
+    assert "sites" in json.loads(file.read_text())["properties"]
+    assert "did you mean 'site'?" in shell.refused("schema", "--kind", "sit")
+    assert "cannot write to" in shell.refused("schema", "--out", shell.folder / "no/file")
+
+
 def test_bad_input_of_a_real_process(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[algorithm\nbatch = 1")
     child = process("run", tmp_path / "bad.toml", "--out", tmp_path / "out", cwd=tmp_path)

@@ -1,1 +1,1 @@
-"""What to optimise: objective, constraints, models and losses."""
+"""What to optimise: the objective, the constraints, and ready-made models."""

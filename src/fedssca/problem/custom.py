@@ -1,4 +1,4 @@
-"""Problems of your own: from a function of (params, batch), for rows or for columns."""
+"""Problems from your own functions of (params, batch), for clients with rows or with columns."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def custom_problem(
 ) -> Problem:
     """A problem from a function of (params, batch) that returns the per-sample terms, (K, B).
 
-    By default row 0 is the objective and row m a constraint, F_m = mean - limits[m-1]. `known` adds
-    known[m] |w|^2 to F_m; a number means the objective's. `combine` (M+1, K) builds the F_m from
-    the means in any other way: `combine=[[0], [1]], known=1.0` is min |w|^2 s.t. mean <= U.
+    By default row 0 is the objective and row m is a constraint, F_m = mean - limits[m-1]. `known`
+    adds known[m] |w|^2 to F_m; a single number is added to the objective. The matrix `combine`,
+    (M+1, K), forms the F_m from the means in another way: with limits=[U], combine=[[0], [1]] and
+    known=1.0 the problem is min |w|^2 s.t. mean <= U.
 
     >>> def terms(params, batch):
     ...     return jnp.square(batch["x"] @ params - batch["y"])[None]
@@ -76,9 +77,10 @@ def vertical_problem(
 ) -> Problem:
     """A problem for parties that hold columns: `terms = head(w_0, [locals[i](w_i, x_i)], batch)`.
 
-    `params` is (w_0, w_1, ..., w_I), each any pytree; `features[i]` are party i's columns of x;
-    `additive` says that the head depends on the h_i only through their sum, which lets parties
-    hide them (`privacy.secure_sum`); `settings` are those of `custom_problem`.
+    `params` is (w_0, w_1, ..., w_I), each of which may be any pytree. `features[i]` are the columns
+    of x that party i holds. `additive` declares that the head depends on the h_i only through their
+    sum, which allows parties to hide them (`privacy.secure_sum`). `settings` are those of
+    `custom_problem`.
     """
     flats = [ravel_pytree(part) for part in params]
     unravels = [unravel for _, unravel in flats]

@@ -1,7 +1,7 @@
 """Ready-made networks, written once for both forms: scores = top(w_0, sum_i local(w_i, x_i)).
 
-The first layer is linear in the features, so it splits over parties that hold columns: with one
-party this is the ordinary network, with several the paper's vertical form. No other code is needed.
+The first layer is linear in the features, so it can be divided among parties that hold columns.
+With one party this is the ordinary network, with several parties the paper's vertical form.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from fedssca.errors import UserError
+from fedssca.errors import UserError, nearest
 from fedssca.problem.constraints import Constraint, ScoreTerm
 from fedssca.problem.problem import Array, Batch, Problem, Vertical
-from fedssca.problem.scores import Measures, assemble
+from fedssca.problem.scores import ScoreMeasures, assemble
 
 __all__ = ["ACTIVATIONS", "Model", "classifier", "linear", "mlp"]
 
@@ -37,10 +37,10 @@ class Model(NamedTuple):
     top: Callable[[Any, Array], Array]
     """(w_0, h (B, H)) -> scores (B, L)."""
     scale: float
-    """Inputs are multiplied by this: images stay uint8 in memory."""
+    """The factor by which inputs are multiplied, so that images can stay uint8 in memory."""
 
     def local(self, weights: Array, x: Array) -> Array:
-        """h = scale * x W_1', for all columns or for one party's."""
+        """h = scale * x W_1' for all columns, or for the columns of one party."""
         return (x.astype(weights.dtype) * self.scale) @ weights.T
 
 
@@ -55,10 +55,12 @@ def mlp(
 ) -> Model:
     """The paper's network P-J-L, no biases: scores = W_0 S(W_1 x), S(z) = z / (1 + exp(-z)).
 
-    Starts at N(0, 1 / fan_in). Flat vector: W_0 (L, J) first, then W_1 (J, P), row by row.
+    Weights start at N(0, 1 / fan_in). The flat vector is W_0 (L, J), then W_1 (J, P), row by row.
     """
     if activation not in ACTIVATIONS:
-        raise UserError(f"activation = {activation!r}: known are {', '.join(sorted(ACTIVATIONS))}")
+        raise UserError(
+            f"activation = {activation!r} is unknown: {nearest(activation, ACTIVATIONS)}"
+        )
     act = ACTIVATIONS[activation]
 
     def init(seed: int) -> tuple[Array, Array]:
@@ -71,7 +73,7 @@ def mlp(
 
 
 def linear(features: int, classes: int, *, scale: float = 1.0, dtype: str = "float32") -> Model:
-    """Softmax regression, scores = W_1 x + w_0; with two classes logistic, scores = (0, z)."""
+    """Softmax regression, scores = W_1 x + w_0; with two classes logistic regression, (0, z)."""
     rows = 1 if classes == 2 else classes
 
     def init(seed: int) -> tuple[Array, Array]:
@@ -96,8 +98,8 @@ def classifier(
 ) -> Problem:
     """min loss + l2 |w|^2 (or, objective "norm", min |w|^2) subject to `constraints`.
 
-    `features` are the columns of each party when parties hold columns; w keeps the layout of the
-    whole network then too.
+    `features` are the columns of each party, if parties hold columns. The layout of w is that of
+    the whole network in both cases.
     """
     start, unravel = ravel_pytree(model.init(seed))
 
@@ -105,7 +107,7 @@ def classifier(
         w0, w1 = unravel(w)
         return model.top(w0, model.local(w1, batch["x"]))
 
-    def split(stacked: ScoreTerm, measures: Measures) -> Vertical:
+    def split(stacked: ScoreTerm, measures: ScoreMeasures) -> Vertical:
         return _split(model, stacked, measures, start, unravel, features or ())
 
     return assemble(
@@ -116,12 +118,12 @@ def classifier(
 def _split(
     model: Model,
     stacked: Callable[[Array, Batch], Array],
-    measures: Measures,
+    measures: ScoreMeasures,
     start: Array,
     unravel: Callable[[Array], tuple[Any, Array]],
     features: Sequence[np.ndarray],
 ) -> Vertical:
-    """The vertical form: party i's block is W_1[:, features[i]], kept at its places in w."""
+    """The vertical form: the block of party i is W_1[:, features[i]], at its positions in w."""
     positions = np.arange(start.size)
     w0, w1 = unravel(start)
     flat0, unravel0 = ravel_pytree(w0)

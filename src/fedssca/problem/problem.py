@@ -1,12 +1,13 @@
-"""What to optimise: sampled terms, how they combine into an objective and constraints, and limits.
+"""What to optimise: sampled terms, and how they combine into an objective and constraints.
 
     minimise    F_0(w)
     subject to  F_m(w) <= 0,    m = 1..M
 
     F_m(w) = sum_k combine[m, k] * mean_n f_k(w; x_n)  +  known[m] |w|^2  -  limit[m]
 
-All f_k come from one forward pass. What only the server needs (`combine`, `known`, `limit`) never
-reaches a client, so constraints that share a mean (a gap <= eps from both sides) share its message.
+All f_k come from one forward pass. Clients send the means of the f_k; `combine`, `known` and
+`limit` are used by the server only. Constraints that use the same mean, such as the two sides of
+|gap| <= eps, therefore share its message.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ __all__ = [
 Array: TypeAlias = jax.Array
 Params: TypeAlias = Any
 Batch: TypeAlias = dict[str, Any]
-"""Named columns with one row a sample ("x", "y", ...), plus "weight": what a sample counts."""
+"""Columns by name ("x", "y", ...) with one row per sample, and "weight", the sample weights."""
 Terms: TypeAlias = Callable[[Array, Batch], Array]
 """(flat w, batch) -> the K sampled terms of every sample, (K, B)."""
 Rate: TypeAlias = tuple[float, Array, Array]
-"""weight * sum(numerator) / sum(denominator), both given for every sample."""
+"""(weight, numerator, denominator) for weight * sum(numerator) / sum(denominator) over samples."""
 Measure: TypeAlias = Callable[[Array, Batch], dict[str, Sequence[Rate]]]
-"""(flat w, batch) -> what to report under which name: sums of rates."""
+"""(flat w, batch) -> the quantities to report by name, each a sum of rates."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +56,18 @@ class Vertical:
     blocks: tuple[np.ndarray, ...]
     features: tuple[np.ndarray, ...]
     linear: bool = False
-    """h_i is linear in w_i with the Jacobian x_i (what the one-step collection then exposes)."""
+    """Whether h_i is linear in w_i with Jacobian x_i, so that the open collection reveals x_i."""
     additive: bool = False
-    """The head depends on the h_i only through their sum, so that nothing else need be shown."""
+    """Whether the head depends on the h_i only through their sum, so that the sum is enough."""
     scores: Callable[[Array, Sequence[Array]], Array] | None = None
-    """(w_0, (h_i)_i) -> scores, where the model has them: what a joint prediction needs."""
+    """(w_0, (h_i)_i) -> scores, for joint predictions; None if the model has no scores."""
     measure: Callable[[Array, Sequence[Array], Batch], dict[str, Sequence[Rate]]] | None = None
-    """(w_0, (h_i)_i, batch) -> the problem's measures, for parties that evaluate together."""
+    """(w_0, (h_i)_i, batch) -> the quantities to report, for parties that evaluate together."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """An objective and M constraints over sampled terms; see the module's formula.
+    """An objective and M constraints over sampled terms; the module docstring has the formula.
 
     Build one with `custom_problem` (any function of a pytree and a batch), `vertical_problem`
     (parties hold columns) or `classifier` (ready-made networks and constraints).
@@ -94,11 +95,11 @@ class Problem:
 
     @property
     def valued(self) -> np.ndarray:
-        """The sampled terms whose values the server needs: those that a constraint uses."""
+        """The indices of the sampled terms that constraints use; the server needs their values."""
         return np.flatnonzero(self.combine[1:].any(axis=0))
 
     def measured(self, values: Array, w: Array) -> Array:
-        """F_1..F_M at w from the sampled means that clients send (those of `valued`)."""
+        """F_1..F_M at w from the sampled means of the terms in `valued`, which clients send."""
         rows = jnp.asarray(self.combine[1:, self.valued], w.dtype)
         known, limits = (jnp.asarray(a, w.dtype) for a in (self.known[1:], self.limits))
         return rows @ values + known * (w @ w) - limits

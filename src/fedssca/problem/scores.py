@@ -1,8 +1,7 @@
-"""Bring your own model: anything that turns parameters and x into scores becomes a Problem.
+"""Problems from any model that turns parameters and x into scores.
 
-`assemble` is the one place where scores, an objective and constraints are put together; the
-ready-made networks (`fedssca.models`), functions of your own (`from_scores`) and PyTorch modules
-(`fedssca.torch`) all go through it.
+`assemble` combines scores, an objective and constraints. The ready-made networks (`models`), your
+own functions (`from_scores`) and PyTorch modules (`torch`) all use it.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from fedssca.errors import UserError
 from fedssca.problem.constraints import LOSS, Constraint, ScoreTerm, cross_entropy
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
 
-__all__ = ["Measures", "Scores", "assemble", "from_scores"]
+__all__ = ["ScoreMeasures", "Scores", "assemble", "from_scores"]
 
 Scores: TypeAlias = Callable[[Array, Batch], Array]
 """(flat w, batch) -> scores, (B, L)."""
-Measures: TypeAlias = Callable[[Array, Batch], dict[str, Sequence[Rate]]]
-"""(scores, batch) -> what to report under which name: sums of rates."""
+ScoreMeasures: TypeAlias = Callable[[Array, Batch], dict[str, Sequence[Rate]]]
+"""(scores, batch) -> the quantities to report by name, each a sum of rates."""
 
 
 def assemble(
@@ -34,12 +33,12 @@ def assemble(
     constraints: Sequence[Constraint] = (),
     objective: str = "loss",
     l2: float = 0.0,
-    split: Callable[[ScoreTerm, Measures], Vertical] | None = None,
+    split: Callable[[ScoreTerm, ScoreMeasures], Vertical] | None = None,
 ) -> Problem:
     """min loss + l2 |w|^2 (or, objective "norm", min |w|^2) subject to `constraints`.
 
-    Each sampled mean appears once, whoever uses it. `split` gives the vertical form from the
-    functions (scores, batch) -> terms (K, B) and (scores, batch) -> measures.
+    A sampled mean appears once, however many constraints use it. `split` makes the vertical form
+    from the functions (scores, batch) -> terms (K, B) and (scores, batch) -> quantities to report.
     """
     if objective not in ("loss", "norm"):
         raise UserError(f'objective = {objective!r}: it must be "loss" or "norm"')
@@ -97,9 +96,10 @@ def from_scores(
 ) -> Problem:
     """A problem from a function apply(params, x) -> scores (B, L) and its parameters, any pytree.
 
-    Floating-point arrays are trained; all else in the tree (functions, numbers, integer arrays)
-    stays as it is, so a module that is itself a pytree will do. Of a mapping with the entry
-    "params" (Flax) that entry alone is trained. `Result.params` has the tree's own form.
+    Floating-point arrays in the tree are trained. Everything else (functions, numbers, integer
+    arrays) stays as it is, so a module that is itself a pytree can be given. If a mapping has the
+    entry "params", as in Flax, only that entry is trained. `Result.params` is a tree of the same
+    form.
 
     >>> weights = {"w": np.zeros((4, 3)), "b": np.zeros(3)}
     >>> problem = from_scores(lambda p, x: x @ p["w"] + p["b"], weights)
@@ -122,7 +122,7 @@ def from_scores(
 
 
 def _trained(params: Params) -> tuple[Array, Callable[[Array], Params]]:
-    """The floating-point arrays of a tree as one vector, and the way back to the whole tree."""
+    """The floating-point arrays of a tree as one vector, and the function back to the tree."""
     if isinstance(params, Mapping) and "params" in params:
         start, inner = _trained(params["params"])
         rest = {name: value for name, value in params.items() if name != "params"}

@@ -1,13 +1,13 @@
-"""PyTorch modules as problems: JAX holds the flat vector w, torch runs the forward and backward.
+"""PyTorch modules as problems: JAX holds the flat vector w, torch computes values and gradients.
 
-`from_module` takes a module that gives scores and adds the ready-made loss and constraints;
-`from_terms` takes any torch function of the module's output. Both hand the gradient back through
-`jax.pure_callback`, so they run wherever problems run (clients that hold rows). Only reverse-mode
-first derivatives exist, and everything happens on the CPU.
+`from_module` takes a module that returns scores and adds the ready-made loss and constraints.
+`from_terms` takes any torch function of the module's output. Both are called through
+`jax.pure_callback`, for clients that hold rows. Only first derivatives in reverse mode exist, and
+everything is computed on the CPU.
 
-w is the trainable parameters in the order of `module.named_parameters()`, row by row. Parameters
-with requires_grad=False and buffers stay frozen. The module must be a pure function of every single
-row: BatchNorm and Dropout in training mode are refused.
+w holds the trainable parameters in the order of `module.named_parameters()`, row by row. Parameters
+with requires_grad=False and buffers stay as they are. The output for a row must depend on that row
+only: BatchNorm and Dropout in training mode are refused.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ def from_module(
 ) -> Problem:
     """min cross-entropy + l2 |w|^2 (or |w|^2) subject to `constraints`, for a classifier in torch.
 
-    module(x) gives scores (B, L). Floating-point x arrives in the module's dtype, integer x as it
-    is; with `scale` (images stay uint8 in memory) x * scale arrives in the module's dtype.
+    module(x) returns scores (B, L). Floating-point x is converted to the module's dtype, integer x
+    is passed as it is. With `scale`, x * scale is passed in the module's dtype, so that images can
+    stay uint8 in memory.
     """
     layout = _layout(module)
 
@@ -84,8 +85,8 @@ def from_terms(
 ) -> Problem:
     """A problem from any torch loss: terms(module(x), batch) -> (K, B), or (B,) for one term.
 
-    `batch` holds the columns as tensors (integers as int64); losses must not be averaged over the
-    rows, so use reduction="none". The other settings are those of `fedssca.custom_problem`.
+    `batch` holds the columns as tensors (integers as int64). Losses must not be averaged over the
+    rows: use reduction="none". The other settings are those of `fedssca.custom_problem`.
     """
     layout = _layout(module)
 
@@ -102,7 +103,7 @@ def from_terms(
         if values.shape != (count, rows):
             raise UserError(
                 f"terms gave shape {values.shape} for {rows} rows: ({count}, {rows}) is needed, "
-                'one number a term and row (reduction="none")'
+                'one number per term and row (reduction="none")'
             )
         return values
 
@@ -119,8 +120,8 @@ def load_into(module: torch.nn.Module, w: Array | np.ndarray) -> torch.nn.Module
     size = sum(p.numel() for p in weights)
     if values.shape != (size,):
         raise UserError(
-            f"w has shape {values.shape}, the module has {size} trainable parameters: "
-            "load it into a module like the one that was trained"
+            f"w has shape {values.shape}, but the module has {size} trainable parameters: "
+            "use a module like the one that was trained"
         )
     with torch.no_grad():
         ends = np.cumsum([p.numel() for p in weights])
@@ -143,7 +144,7 @@ class _Layout(NamedTuple):
         )
 
     def cut(self, w: Any) -> dict[str, Any]:
-        """A vector, numpy or JAX or torch, as named parameters."""
+        """A vector of numpy, JAX or torch as named parameters."""
         ends = np.cumsum([0, *(int(np.prod(shape)) for shape in self.shapes.values())])
         return {
             name: w[a:b].reshape(shape)
@@ -159,7 +160,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(module: torch.nn.Module) -> _Layout:
-    """Copy the module; refuse what could not be a pure function of w and one row."""
+    """Copy the module; refuse modules whose output is not a pure function of w and one row."""
     for name, part in module.named_modules():
         kind = type(part).__name__
         where = f"{kind} ({name})" if name else kind
@@ -197,8 +198,8 @@ def _bridge(
 ) -> Callable[[Array, Batch], Array]:
     """`function` as a JAX function of (w, batch) that can be differentiated by w and vmapped.
 
-    vmap puts axes in front of every argument (of length 1 where an argument has none of its own);
-    the callbacks loop over them, and run one forward pass for all cotangents of one point.
+    vmap adds leading axes to every argument, of length 1 if the argument is not mapped. The
+    callbacks loop over these axes and run one forward pass for all cotangents of one point.
     """
 
     def point(w: np.ndarray, batch: dict[str, np.ndarray], at: tuple[int, ...]) -> Any:
@@ -228,7 +229,7 @@ def _bridge(
         return slopes
 
     def shape(w: Array, batch: Batch) -> jax.ShapeDtypeStruct:
-        """Found by running the function on two rows of zeros."""
+        """The shape of the output, found by calling the function on two rows of zeros."""
         params = {name: torch.zeros(s, dtype=layout.dtype) for name, s in layout.shapes.items()}
         rows = len(batch["x"])
         zeros = {k: np.zeros((2, *v.shape[1:]), v.dtype) for k, v in batch.items()}
@@ -246,7 +247,8 @@ def _bridge(
         axis = found.ndim - 1 if rows_last else 0
         if found.ndim == 0 or found.shape[axis] != 2:
             raise UserError(
-                f"shape {tuple(found.shape)} came out for 2 rows: the module must keep rows apart"
+                f"the module returned shape {tuple(found.shape)} for 2 rows: it must return one "
+                "result per row"
             )
         sizes = [rows if i == axis else n for i, n in enumerate(found.shape)]
         return jax.ShapeDtypeStruct(tuple(sizes), w.dtype)
@@ -269,8 +271,8 @@ def _bridge(
 def _call(callback: Callable[..., np.ndarray], like: jax.ShapeDtypeStruct, *args: Any) -> Array:
     """`jax.pure_callback` with 64-bit numbers sent as pairs of 32-bit words.
 
-    JAX hands the arguments over in a thread of its own, where `jax.enable_x64` (a setting of the
-    thread) may be off, and would round them to 32 bits there.
+    JAX passes the arguments in another thread, in which `jax.enable_x64` (a setting of the thread)
+    may be off, and would round them to 32 bits there.
     """
     kinds = jax.tree.map(lambda leaf: leaf.dtype, args)
 
@@ -305,7 +307,7 @@ def _of_params(
 
 
 def _lead(w: np.ndarray, batch: dict[str, np.ndarray]) -> tuple[int, ...]:
-    """The axes that vmap has put in front."""
+    """The lengths of the leading axes that vmap has added."""
     count = w.ndim - 1
     return np.broadcast_shapes(w.shape[:-1], *(v.shape[:count] for v in batch.values()))
 
@@ -315,7 +317,7 @@ def _pick(array: np.ndarray, at: tuple[int, ...]) -> np.ndarray:
 
 
 def _tensor(column: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
-    """Floats in the module's dtype, integers as torch likes them; bytes and flags as they are."""
+    """Floats in the module's dtype, integers as int64, bytes and booleans unchanged."""
     tensor = torch.tensor(column)
     if tensor.is_floating_point():
         return tensor.to(dtype)

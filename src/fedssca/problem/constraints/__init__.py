@@ -1,8 +1,8 @@
 """Ready-made constraints on a classifier: mean f(scores, batch) <= limit.
 
-A `Constraint` names the sampled means it needs; equal names are computed and sent once, whatever
-the number of constraints (and the objective) that use them. Every function gives a list: a limit
-may need several constraints (both sides of a gap, one a client).
+A `Constraint` names the sampled means that it needs. Means of the same name are computed and sent
+once, however many constraints use them. Every function returns a list, because one limit may need
+several constraints: both sides of a gap, or one per client.
 """
 
 from fedssca.problem.constraints.base import (

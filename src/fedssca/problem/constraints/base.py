@@ -1,4 +1,4 @@
-"""What a constraint is, and those on the loss: of all data, of every client, or your own."""
+"""The type of a constraint, and constraints on the loss of all data or of every client."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fedssca.problem.constraint_kinds import KINDS, KindName
 from fedssca.problem.problem import Array, Batch, Rate
 
 ScoreTerm: TypeAlias = Callable[[Array, Batch], Array]
-"""(scores (B, L), batch) -> one number a sample, (B,)."""
+"""(scores (B, L), batch) -> one number per sample, (B,)."""
 Rates: TypeAlias = Callable[[Array, Batch], Sequence[Rate]]
-"""(scores, batch) -> what to report, as a sum of rates."""
+"""(scores, batch) -> the quantity to report, as a sum of rates."""
 
 LOSS = "loss"
 
@@ -28,7 +28,7 @@ class Constraint(NamedTuple):
     terms: Mapping[str, tuple[float, ScoreTerm]]
     limit: float
     rates: Rates | None = None
-    """What to report under `name` on training and held-out data, as a sum of rates."""
+    """The quantity to report under `name` on training and held-out data, as a sum of rates."""
 
 
 def cross_entropy(scores: Array, batch: Batch) -> Array:
@@ -58,7 +58,7 @@ def client_loss_at_most(limit: float, sizes: Sequence[int]) -> list[Constraint]:
 
 
 def client_loss_gap_at_most(limit: float, sizes: Sequence[int]) -> list[Constraint]:
-    """Every client's own loss F_i(w) <= F(w) + limit: nobody is left far behind the mean."""
+    """Every client's own loss F_i(w) <= F(w) + limit, with F the loss over all rows."""
     check_limit("client_loss_gap", limit)
     mean = {LOSS: (-1.0, cross_entropy)}
 
@@ -78,9 +78,10 @@ def client_loss_gap_at_most(limit: float, sizes: Sequence[int]) -> list[Constrai
 
 
 def custom(name: str, fn: ScoreTerm, limit: float) -> list[Constraint]:
-    """mean fn(scores, batch) <= limit for a function of your own; its mean is what is reported.
+    """mean fn(scores, batch) <= limit for your own function; its mean is reported under `name`.
 
-    Counts need `straight_through`. For functions of the parameters see `fedssca.custom_problem`.
+    Counts have no gradient and need `straight_through`. For functions of the parameters see
+    `fedssca.custom_problem`.
     """
     if name in ("cost", "accuracy", ""):
         raise UserError(f"constraint name {name!r} is taken: choose another")
@@ -95,7 +96,7 @@ def custom(name: str, fn: ScoreTerm, limit: float) -> list[Constraint]:
 
 
 def _client_losses(kind: str, sizes: Sequence[int]) -> list[tuple[ScoreTerm, Rates]]:
-    """The loss of each client; held-out rows belong to none, so nothing is reported on them."""
+    """The loss term and the reported rate of each client; held-out rows belong to no client."""
     if not len(sizes) or min(sizes) < 1:
         raise UserError(f"constraint {kind!r}: client sizes are {list(sizes)}; each needs a row")
 

@@ -1,17 +1,18 @@
-"""Limits on what is counted: error rates, recall, precision, gaps between two groups.
+"""Limits on rates: error rates, recall, precision, and gaps between two groups.
 
-Counting has no slope, so the terms are "straight through": the value is the true 0/1 count, the
-gradient that of a smooth stand-in. Gaps and precision take p = sigmoid(sharpness * margin), where
+The derivative of a 0/1 count is zero, so the terms are "straight through": their value is the true
+count, their gradient that of a smooth stand-in. Gaps and precision use sigmoid(sharpness * margin),
 
-    margin = score_positive - logsumexp(the other scores)    (sharpness 1: p is the softmax);
+    margin = score_positive - logsumexp(the other scores),
 
-error rates take log(1 + exp(.)) of the same, above the count everywhere, because a sigmoid is flat
-where a row is wrong by far, and those are the rows that a low limit is about.
+which for sharpness 1 is the softmax. Error rates use log(1 + exp(.)) of the same argument, which is
+above the count everywhere and has a gradient also for rows that are far on the wrong side, where a
+sigmoid is flat.
 
-The values that steer the multipliers and decide on feasibility are then true rates. A rate over a
-subset S of the N training rows is a mean over all of them, (1/N) sum_n (N/N_S) 1[n in S] f(n), with
-N/N_S counted once: it adds up over clients of any size, also over those that hold nothing of S.
-On held-out data the same rate is reported with that data's own counts.
+The values that move the multipliers and decide on feasibility are therefore true rates. A rate over
+a subset S of the N training rows is a mean over all rows, (1/N) sum_n (N/N_S) 1[n in S] f(n). The
+factor N/N_S is computed once, so the mean adds up over clients of any size, including clients
+without rows in S. On held-out data the rate is reported with the counts of that data.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from fedssca.problem.constraints.base import (
 from fedssca.problem.problem import Array, Batch, Rate
 
 Subset: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""Columns -> which rows belong to it."""
+"""(columns by name) -> a mask of the rows that belong to the subset."""
 
 
 def false_negative_rate_at_most(
@@ -82,7 +83,7 @@ def precision_at_least(
 ) -> list[Constraint]:
     """TP / (TP + FP) >= limit, as the mean (limit FP - (1 - limit) TP) / N_positive <= 0.
 
-    So stated it also holds when nothing is predicted positive, where the ratio does not exist.
+    In this form it is also defined if no row is predicted positive and the ratio does not exist.
     """
     check_limit("precision", limit)
     name, own, _ = _class("precision", labels, positive)
@@ -110,8 +111,8 @@ def parity_gap_at_most(
 ) -> list[Constraint]:
     """|P(predicted = positive | g = 1) - P(predicted = positive | g = 0)| <= limit.
 
-    g = 1 is the larger of the two values in `groups`, the training data's `column`. The two sides
-    share one term; the signed gap is reported.
+    `groups` are the values of `column` in the training data; g = 1 is the larger of the two. Both
+    sides share one term, and the signed gap is reported.
     """
     return _gap("parity", limit, {column: groups}, column, positive, sharpness)
 
@@ -138,7 +139,7 @@ def _gap(
     positive: int,
     sharpness: float,
 ) -> list[Constraint]:
-    """Both sides of |rate of group 1 - rate of group 0| <= limit, among y = positive if given."""
+    """Both sides of |rate of group 1 - rate of group 0| <= limit; with labels, if y = positive."""
     check_limit(kind, limit)
     values = np.unique(columns[column])
     if len(values) != 2:
