@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def start(folder: Path) -> Iterator[Callable[[], Server]]:
-    """Starts servers of the folder, and ends what is left of them and of their runs."""
+def start(folder: Path) -> Iterator[Callable[..., Server]]:
+    """Starts servers of the folder; ends those that are left, and their runs."""
     servers: list[Server] = []
 
-    def new() -> Server:
-        servers.append(Server(folder))
+    def new(**options: Any) -> Server:
+        servers.append(Server(folder, **options))
         return servers[-1]
 
     yield new
@@ -33,5 +34,5 @@ def start(folder: Path) -> Iterator[Callable[[], Server]]:
 
 
 @pytest.fixture(scope="module")
-def server(start: Callable[[], Server]) -> Server:
+def server(start: Callable[..., Server]) -> Server:
     return start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -131,8 +132,13 @@ def test_the_stream_tells_rows_and_the_end_of_a_run(server: Server, folder: Path
     events.close()
 
 
+def ignore_interrupts() -> None:
+    """As shells do for commands in the background: the runs of such a page must still stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def test_runs_outlive_the_page_stop_and_resume(
-    start: Callable[[], Server], server: Server, folder: Path
+    start: Callable[..., Server], server: Server, folder: Path
 ) -> None:
     assert server.ask("/api/start", {"name": "long", "toml": LONG}).code == 200
     assert server.state("long") in ("starting", "running")
@@ -142,7 +148,7 @@ def test_runs_outlive_the_page_stop_and_resume(
     before = count_rows(path)
     wait_for(lambda: count_rows(path) > before)
 
-    again = start()
+    again = start(preexec_fn=ignore_interrupts)
     assert again.state("long") == "running"
     assert "running already" in again.ask("/api/resume", {"name": "long"}).body["error"]
     assert again.ask("/api/stop", {"name": "long"}).code == 200
@@ -152,8 +158,12 @@ def test_runs_outlive_the_page_stop_and_resume(
 
     assert again.ask("/api/resume", {"name": "long"}).code == 200
     wait_for(lambda: count_rows(path) > stopped)
+    assert again.ask("/api/stop", {"name": "long"}).code == 200
+    wait_for(lambda: again.state("long") == "paused")
+    assert again.ask("/api/resume", {"name": "long"}).code == 200
     assert again.ask("/api/stop", {"name": "long", "force": True}).code == 200
     wait_for(lambda: again.state("long") == "paused")
+    assert again.end() == 0
 
 
 @pytest.fixture

@@ -31,9 +31,9 @@ class Answer(NamedTuple):
 class Server:
     """`fedssca ui` on any free port."""
 
-    def __init__(self, folder: Path) -> None:
-        options = ["--dir", folder, "--port", 0, "--no-browser", "--json"]
-        self._process = process("ui", *options)
+    def __init__(self, folder: Path, **options: Any) -> None:
+        arguments = ["--dir", folder, "--port", 0, "--no-browser", "--json"]
+        self._process = process("ui", *arguments, **options)
         assert self._process.stdout is not None
         self.url = str(json.loads(self._process.stdout.readline())["url"])
         self.host = urlsplit(self.url).netloc
