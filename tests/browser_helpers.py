@@ -49,7 +49,7 @@ class Seen:
         size = {"width": width, "height": 800}
         self.context = browser.new_context(viewport=size, **context)
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(300_000)
         self.requests: list[str] = []
         self.trouble: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))

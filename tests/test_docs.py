@@ -242,7 +242,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
             [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         )
     assert done.returncode == 0, done.stderr

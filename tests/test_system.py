@@ -23,7 +23,7 @@ def fedssca(home: Path, out: Path, **more: str) -> subprocess.CompletedProcess[s
         env=own | {"XDG_CACHE_HOME": str(home), **more},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

@@ -44,7 +44,7 @@ except fedssca.UserError as error:
 
 def test_without_torch_one_line_says_what_to_install() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", MISSING], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", MISSING], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert 'pip install "fedssca[torch]"' in done.stdout

@@ -203,7 +203,7 @@ def test_a_queue_that_a_thread_feeds(problem: Problem) -> None:
     held = next(numbered(200, 200, 99))
     sources = [numbered(500, 9, 0), from_queue(waiting), numbered(500, 9, 2)]
     result = simulate(problem, Streams(sources, check=held), method, 200)
-    thread.join(timeout=30)
+    thread.join(timeout=300)
     same = simulate(problem, three(500, 500, 500), method, 200)
     assert np.array_equal(result.last, same.last)
     assert result.notes == same.notes

@@ -165,4 +165,4 @@ def test_predicting_too_early_or_other_features(fitted: FederatedClassifier) -> 
 
 def test_the_package_does_not_import_sklearn() -> None:
     code = "import sys, fedssca; sys.exit('sklearn' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0

@@ -217,11 +217,11 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     disk.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=192k", "tmpfs", str(disk)]
     try:
-        subprocess.run(command, check=True, capture_output=True, timeout=10)
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("mounting is not permitted here")
     yield disk
-    subprocess.run(["umount", str(disk)], check=True, timeout=10)
+    subprocess.run(["umount", str(disk)], check=True, timeout=300)
 
 
 def test_a_full_disk_keeps_whole_rows_and_can_be_resumed(

@@ -26,7 +26,7 @@ def shell(
 
 
 def wait_for(condition: Callable[[], bool], child: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not condition():
         assert child.poll() is None, child.communicate()
         assert time.monotonic() < end
@@ -45,7 +45,7 @@ def stop_in_the_middle(folder: Path, sign: signal.Signals) -> tuple[int, str, st
         pass
     finally:
         child.send_signal(sign)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=300)
     assert not (run / "result.json").exists(), "the run was over before the signal"
     return child.returncode, out, err
 

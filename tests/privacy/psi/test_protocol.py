@@ -186,7 +186,7 @@ def test_parties_that_wait_for_each_other_all_end(tmp_path: Path) -> None:
     parties = Parties(tmp_path, SETS_OF)
 
     def side(name: str) -> list[str]:
-        meeting, until = parties.at(name), time.monotonic() + 30
+        meeting, until = parties.at(name), time.monotonic() + 300
         while missing := meeting.proceed(silent):
             assert meeting.wait(missing, until, 0.002)
         return [SETS_OF[name][row] for row in meeting.finish().rows]

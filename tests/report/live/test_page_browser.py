@@ -156,19 +156,19 @@ def test_bad_values_are_shown_at_their_fields_then_a_run_is_watched_stopped_and_
 
     fill(seen, {"algorithm.batch": "5", "limit": "0.3"})
     page.get_by_role("button", name="Start the run").click()
-    page.wait_for_selector(".chart path.curve", timeout=90_000)
+    page.wait_for_selector(".chart path.curve", timeout=300_000)
     before = points(seen)
     wait_for(lambda: points(seen) > before + 2)
 
     page.get_by_role("button", name="Stop", exact=True).click()
-    page.get_by_role("button", name="Resume").wait_for(timeout=60_000)
+    page.get_by_role("button", name="Resume").wait_for(timeout=300_000)
     assert "not finished" in page.locator(".status").text_content()
     stopped = count_rows(folder / "live")
     page.get_by_role("button", name="Resume").click()
-    page.get_by_role("button", name="Stop", exact=True).wait_for(timeout=60_000)
+    page.get_by_role("button", name="Stop", exact=True).wait_for(timeout=300_000)
     wait_for(lambda: points(seen) > stopped)
     page.get_by_role("button", name="Stop", exact=True).click()
-    page.get_by_role("button", name="Resume").wait_for(timeout=60_000)
+    page.get_by_role("button", name="Resume").wait_for(timeout=300_000)
 
 
 def test_a_short_run_ends_with_its_certificate_one_that_fails_with_its_reason(
@@ -179,7 +179,7 @@ def test_a_short_run_ends_with_its_certificate_one_that_fails_with_its_reason(
     short = {"algorithm.rounds": "21", "run.evaluate_every": "5", "run.checkpoint_every": "10"}
     fill(seen, LIVE | short | {"name": "short", "limit": "0.3", "algorithm.batch": "9999"})
     page.get_by_role("button", name="Start the run").click()
-    page.get_by_role("button", name="Change the settings").click(timeout=90_000)
+    page.get_by_role("button", name="Change the settings").click(timeout=300_000)
     batch = page.locator("[data-key='algorithm.batch']")
     batch.locator(".error").wait_for()
     assert "larger than client" in batch.locator(".error").text_content()
@@ -190,7 +190,7 @@ def test_a_short_run_ends_with_its_certificate_one_that_fails_with_its_reason(
     text.wait_for()
     assert "batch = 5" in text.input_value()
     page.get_by_role("button", name="Start the run").click()
-    page.wait_for_selector(".certificate", timeout=90_000)
+    page.wait_for_selector(".certificate", timeout=300_000)
     assert (folder / "short" / "result.json").exists()
     assert "loss" in page.locator(".certificate").text_content()
     assert page.locator(".bars tr").count() == 4

@@ -47,7 +47,7 @@ class Server:
         body = None if said is None else json.dumps(said)
         if body is not None:
             headers.setdefault("Content-Type", "application/json")
-        connection = http.client.HTTPConnection(self.host, timeout=30)
+        connection = http.client.HTTPConnection(self.host, timeout=300)
         try:
             connection.request("GET" if body is None else "POST", path, body, headers)
             response = connection.getresponse()
@@ -66,7 +66,7 @@ class Server:
 
     def events(self, *names: str) -> Any:
         """The open stream of runs: (event, data), one after another."""
-        connection = http.client.HTTPConnection(self.host, timeout=30)
+        connection = http.client.HTTPConnection(self.host, timeout=300)
         query = "&".join(f"run={quote(name)}" for name in names)
         connection.request("GET", f"/api/stream?{query}", headers={"X-Fedssca-Token": self.token})
         response = connection.getresponse()
@@ -85,7 +85,7 @@ class Server:
         """Ctrl-C; its exit code."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
-        out, err = self._process.communicate(timeout=30)
+        out, err = self._process.communicate(timeout=300)
         assert (out, err) == ("", "")
         return self._process.returncode
 
@@ -99,7 +99,7 @@ class Server:
                 os.kill(pid, signal.SIGKILL)
 
 
-def wait_for(question: Callable[[], Any], seconds: float = 90.0) -> Any:
+def wait_for(question: Callable[[], Any], seconds: float = 300.0) -> Any:
     """The first answer that is true."""
     end = time.monotonic() + seconds
     while not (answer := question()):
