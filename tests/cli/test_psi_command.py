@@ -66,7 +66,7 @@ def test_bad_input_is_one_line(shell: Shell) -> None:
         ((a, b, a, "--id", "id", "--id", "id"), "--id was given 2 times for 3 files"),
         ((a, b, "--meet", "."), "--meet takes one file"),
         ((a, b, "--me", "lab"), "--me and --with go with --meet"),
-        ((a, "--id", "id", "--meet", "no", "--me", "a", "--with", "b"), "no is no folder"),
+        ((a, "--id", "id", "--meet", "no", "--me", "a", "--with", "b"), "no is not a folder"),
         ((a, "--id", "id", "--meet", ".", "--me", "a"), "--with names the other parties"),
         ((a, "--id", "id", "--meet", ".", "--me", "../a", "--with", "b"), "party '../a': use"),
         ((a, write("e.csv", [2]), "--id", "id", "--out", "."), "a.csv is already there"),
@@ -106,7 +106,7 @@ def test_ctrl_c_while_it_works(shell: Shell, monkeypatch: pytest.MonkeyPatch) ->
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(psi, "meet", interrupted)
+    monkeypatch.setattr(psi, "common_positions", interrupted)
     outcome = shell("psi", *files, "--id", "id")
     assert (outcome.code, outcome.err) == (130, "stopped: nothing was written\n")
     assert not Path("aligned").exists()

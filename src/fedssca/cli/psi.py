@@ -97,9 +97,9 @@ def _all_parties(
 ) -> dict[str, Any]:
     """Align the tables of all parties in this process."""
     from fedssca.data.ids import form_of, misfit
-    from fedssca.privacy.psi.protocol import apart, intersect, multiplications, together
+    from fedssca.privacy.psi.protocol import intersect, multiplications, rows_by_part, tagged_ids
 
-    sets = [together(table.parts) for table in tables.values()]
+    sets = [tagged_ids(table.parts) for table in tables.values()]
     forms = {name: form_of(_all(table)) for name, table in tables.items()}
     if line := misfit(forms):
         raise UserError(line)
@@ -109,7 +109,7 @@ def _all_parties(
     except KeyboardInterrupt:
         print("stopped: nothing was written", file=sys.stderr)
         raise typer.Exit(130) from None
-    rows = [apart(t.parts, r) for t, r in zip(tables.values(), found, strict=True)]
+    rows = [rows_by_part(t.parts, r) for t, r in zip(tables.values(), found, strict=True)]
     for own, table in zip(rows, tables.values(), strict=True):
         _check_some(own, table)
     parties = {
@@ -124,14 +124,14 @@ def _one_party(
 ) -> dict[str, Any]:
     """Do the work of one party, by files in a shared folder."""
     from fedssca.data.ids import form_of
-    from fedssca.privacy.psi.folder import Meeting
-    from fedssca.privacy.psi.protocol import apart, together
+    from fedssca.privacy.psi.folder import FolderAlignment
+    from fedssca.privacy.psi.protocol import rows_by_part, tagged_ids
 
     target.parent.mkdir(parents=True, exist_ok=True)
     secret = target.parent / f"{me}.secret"
     peers = [name.strip() for name in others.split(",") if name.strip()]
-    ids = together(table.parts)
-    meeting = Meeting(folder, me, peers, ids, form_of(_all(table)), secret)
+    ids = tagged_ids(table.parts)
+    meeting = FolderAlignment(folder, me, peers, ids, form_of(_all(table)), secret)
     until = time.monotonic() + wait
     try:
         while missing := _step(meeting, console):
@@ -149,7 +149,7 @@ def _one_party(
         print("stopped; the same command again goes on", file=sys.stderr)
         raise typer.Exit(130) from None
     found = meeting.finish()
-    own = apart(table.parts, found.rows)
+    own = rows_by_part(table.parts, found.rows)
     _check_some(own, table)
     party = _written(table, own, target)
     meeting.forget()

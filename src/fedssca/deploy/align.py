@@ -25,7 +25,13 @@ from fedssca.data.ids import Form, canonical, form_of, misfit
 from fedssca.deploy.holding import digest
 from fedssca.deploy.sheet import Sheet, fresh_rows, picked, read_sheet
 from fedssca.errors import UserError
-from fedssca.privacy.psi.protocol import Member, apart, check_points, meet, together
+from fedssca.privacy.psi.protocol import (
+    PsiParty,
+    check_points,
+    common_positions,
+    rows_by_part,
+    tagged_ids,
+)
 from fedssca.rounds.codec import Letter, WireError, encode, note, read_note
 from fedssca.run.schema import SiteFile
 
@@ -71,7 +77,7 @@ def align(ask: Ask, names: Sequence[str], said: Sequence[Mapping[str, Any]], sec
             sets.append(check_points(letters[last].arrays.get("points"), each["count"], valid=True))
         except WireError as error:
             raise UserError(f"{names[last]}: what it sent cannot be aligned: {error}") from None
-    places = meet(sets)
+    places = common_positions(sets)
     if not len(places[0]):
         sizes = ", ".join(f"{n} {each['count']}" for n, each in zip(names, said, strict=True))
         raise UserError(
@@ -90,7 +96,7 @@ class Aligner:
         self._name, self._source, self._secure = name, source, secure
         self._sheets: dict[str, Sheet] = {}
         self._parts: dict[str, list[str]] = {}
-        self._member: Member | None = None
+        self._member: PsiParty | None = None
         self._session = ""
         self._names: list[str] = []
         self._kept: dict[str, np.ndarray] = {}
@@ -150,7 +156,7 @@ class Aligner:
             self._parts[part] = ids
             self._sheets[part] = sheet._replace(ids=np.array(ids, object))
             self._write_order(part, np.arange(len(ids)))
-        every = together(self._parts)
+        every = tagged_ids(self._parts)
         return {
             "parts": list(self._parts),
             "count": len(every),
@@ -172,11 +178,11 @@ class Aligner:
             self._inbox = {
                 key: body for key, body in self._inbox.items() if key[0] == self._session
             }
-        self._member = Member(together(self._parts))
-        self._send([self._peer(1)], letter, self._member.open(), told, post)
+        self._member = PsiParty(tagged_ids(self._parts))
+        self._send([self._peer(1)], letter, self._member.encrypt_own(), told, post)
         return {}
 
-    def _opened(self) -> Member:
+    def _opened(self) -> PsiParty:
         if self._member is None:
             raise WireError("align/open comes first")
         return self._member
@@ -185,7 +191,7 @@ class Aligner:
         hop = letter.round
         if not 0 < hop < len(self._names):
             raise WireError(f"there is no hop {hop} among {len(self._names)} parties")
-        points = self._opened().turn(self._take(self._peer(-1), hop - 1))
+        points = self._opened().encrypt(self._take(self._peer(-1), hop - 1))
         if hop == len(self._names) - 1:
             return {"points": points}
         self._send([self._peer(1)], letter, points, told, post)
@@ -194,8 +200,8 @@ class Aligner:
     def _keep(self, letter: Letter, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
         places = letter.arrays.get("places", np.zeros(0))
         member = self._opened()
-        rows = member.rows(places)
-        self._kept = apart(self._parts, rows)
+        rows = member.rows_at(places)
+        self._kept = rows_by_part(self._parts, rows)
         common = [member.ids[row] for row in rows.tolist()]
         self._mark = np.frombuffer(digest(self._session, common, None).encode(), np.uint8)
         others = [name for name in self._names if name != self._name]

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from fedssca.data.ids import Form, form_of
 from fedssca.errors import UserError
-from fedssca.privacy.psi.folder import Meeting
+from fedssca.privacy.psi.folder import FolderAlignment
 from fedssca.privacy.psi.protocol import (
     SIZE,
-    Member,
-    apart,
+    PsiParty,
     check_points,
+    common_positions,
     intersect,
-    meet,
-    together,
+    rows_by_part,
+    tagged_ids,
 )
 from fedssca.rounds.codec import WireError, decode, encode, note, read_note
 
@@ -65,26 +65,26 @@ def test_nothing_in_common() -> None:
 
 def test_the_last_points_are_the_same_from_every_set() -> None:
     """E(x) = k_1 k_2 H(x), computed by hand with the group's own multiplication."""
-    one, two = Member(["a", "b"]), Member(["b"])
-    way = {"one": two.turn(one.open()), "two": one.turn(two.open())}
-    assert meet([way["one"], way["two"]])[1].tolist() == [0]
+    one, two = PsiParty(["a", "b"]), PsiParty(["b"])
+    way = {"one": two.encrypt(one.encrypt_own()), "two": one.encrypt(two.encrypt_own())}
+    assert common_positions([way["one"], way["two"]])[1].tolist() == [0]
     both = rbcl.crypto_core_ristretto255_scalar_mul(one.key, two.key)
     inverse = rbcl.crypto_core_ristretto255_scalar_invert(both)
     bare = rbcl.crypto_scalarmult_ristretto255(inverse, way["two"][0].tobytes())
-    assert Member(["b"], key=b"\1" + bytes(31)).open()[0].tobytes() == bare
+    assert PsiParty(["b"], key=b"\1" + bytes(31)).encrypt_own()[0].tobytes() == bare
 
 
 def test_what_is_sent_tells_neither_order_nor_run() -> None:
     """Sorted points: the same rows in another order, and another secret, say nothing."""
     ids = [f"p{i}" for i in range(50)]
-    key = Member(ids).key
-    forth, back = Member(ids, key).open(), Member(ids[::-1], key).open()
+    key = PsiParty(ids).key
+    forth, back = PsiParty(ids, key).encrypt_own(), PsiParty(ids[::-1], key).encrypt_own()
     assert (forth == back).all()
-    assert not set(map(bytes, Member(ids).open())) & set(map(bytes, forth))
+    assert not set(map(bytes, PsiParty(ids).encrypt_own())) & set(map(bytes, forth))
 
 
 def points(count: int) -> np.ndarray:
-    return Member([f"q{i}" for i in range(count)]).open()
+    return PsiParty([f"q{i}" for i in range(count)]).encrypt_own()
 
 
 @pytest.mark.parametrize(
@@ -101,28 +101,28 @@ def points(count: int) -> np.ndarray:
 )
 def test_hostile_points_are_refused(hostile: object, said: str) -> None:
     with pytest.raises(WireError, match=said):
-        Member(["a"]).turn(hostile)  # type: ignore[arg-type]
+        PsiParty(["a"]).encrypt(hostile)  # type: ignore[arg-type]
     with pytest.raises(WireError, match=said):
-        meet([points(2), hostile])  # type: ignore[list-item]
+        common_positions([points(2), hostile])  # type: ignore[list-item]
 
 
 def test_counts_and_places_are_checked() -> None:
     with pytest.raises(WireError, match="2 points came back, 3 were sent"):
         check_points(points(2), 3)
-    member = Member(["a", "b"])
-    member.open()
+    member = PsiParty(["a", "b"])
+    member.encrypt_own()
     for places in ([2], [-1], [0, 0], [0.0], [[0]]):
         with pytest.raises(WireError, match="common id"):
-            member.rows(np.array(places))
+            member.rows_at(np.array(places))
 
 
 def test_parts_do_not_mix() -> None:
     """An id for training at one party and for testing at the other is not common."""
     here = {"rows": ["a", "b"], "test": ["c", "d"]}
     there = {"rows": ["c", "b"], "test": ["a", "d"]}
-    found = intersect([together(here), together(there)])
-    assert [r.tolist() for r in apart(here, found[0]).values()] == [[1], [1]]
-    assert [r.tolist() for r in apart(there, found[1]).values()] == [[1], [1]]
+    found = intersect([tagged_ids(here), tagged_ids(there)])
+    assert [r.tolist() for r in rows_by_part(here, found[0]).values()] == [[1], [1]]
+    assert [r.tolist() for r in rows_by_part(there, found[1]).values()] == [[1], [1]]
 
 
 class Parties:
@@ -132,11 +132,11 @@ class Parties:
         self.folder, self._root, self._sets = root / "shared", root, sets
         self.folder.mkdir(parents=True)
 
-    def at(self, name: str) -> Meeting:
+    def at(self, name: str) -> FolderAlignment:
         """A new process of this party."""
         others, ids = [n for n in self._sets if n != name], self._sets[name]
         secret = self._root / f"{name}.secret"
-        return Meeting(self.folder, name, others, ids, form_of(ids), secret)
+        return FolderAlignment(self.folder, name, others, ids, form_of(ids), secret)
 
     def age(self) -> None:
         """All files have long been there."""
@@ -250,8 +250,8 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
         (changed({}, parties=["lab", "spy"]), "other parties: lab, spy"),
         (changed({}, form=["odd", 1]), "not complete"),
         (changed({"points": bad[:, :5]}), "a point has 32 bytes"),
-        (encode(letter._replace(round=1)), "no alignment's file number 0"),
-        (encode(letter._replace(kind="train/reply")), "no alignment's file"),
+        (encode(letter._replace(round=1)), "not file number 0"),
+        (encode(letter._replace(kind="train/reply")), "of an alignment"),
         (changed({"points": bad}), "what lab sent is not used: bytes in a set are no point"),
     ):
         file.write_bytes(data)
@@ -267,7 +267,7 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
 def test_a_changed_table_and_a_damaged_secret_are_named(tmp_path: Path) -> None:
     Parties(tmp_path, SETS_OF).at("bank").proceed(silent)
     secret = tmp_path / "bank.secret"
-    other = Meeting(tmp_path / "shared", "bank", ["clinic"], ["z"], Form("text", 1), secret)
+    other = FolderAlignment(tmp_path / "shared", "bank", ["clinic"], ["z"], Form("text", 1), secret)
     with pytest.raises(UserError, match="the ids are not those that this alignment began with"):
         other.proceed(silent)
     secret.write_text("{}")

@@ -1,12 +1,12 @@
-"""An alignment by files in a folder that all parties reach, or that they mail to each other.
+"""Private set intersection by files in a folder that all parties reach, or that they mail around.
 
-    lab.0.psi      the set of `lab`, opened by itself
-    lab.1.psi      the same set after the next party in the alphabet, and so on around the ring
-    lab.(I-1).psi  the set as points that all I parties multiplied: these meet
+    lab.0.psi      the points of the party `lab`, multiplied by its own secret number
+    lab.1.psi      the same points after the next party in alphabetical order, and so on
+    lab.(I-1).psi  the points after all I parties; these sets are compared
 
-Every party does what it can with the files that are there; what it must remember until the next
-file comes, its secret number, stays in a file of its own outside the folder. Each file names the
-parties and the digest of the file that it answers, so that one of another alignment is found out.
+Every party does what it can with the files that are there. Its secret number stays in a file of its
+own outside the folder until the next file comes. Each file names the parties and the digest of the
+file that it answers, so a file of another alignment is detected.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ import numpy as np
 from fedssca.data.dataset import Array
 from fedssca.data.ids import KINDS, Form, misfit
 from fedssca.errors import UserError
-from fedssca.privacy.psi.protocol import Member, Tick, check_points, meet
+from fedssca.privacy.psi.protocol import PsiParty, Tick, check_points, common_positions
 from fedssca.rounds.codec import Letter, WireError, decode, encode, note, read_note
 
-__all__ = ["Found", "Meeting"]
+__all__ = ["AlignedRows", "FolderAlignment"]
 
 KIND = "psi"
 SETTLED = 5.0
-"""Seconds after which a file that is cut short is no longer taken for one that still grows."""
+"""Seconds after which an incomplete file counts as damaged and not as still being written."""
 
 
-class Found(NamedTuple):
-    """What came out."""
+class AlignedRows(NamedTuple):
+    """The result of an alignment for one party."""
 
     rows: Array
     """The common rows, in the order of their ids."""
     sizes: dict[str, int]
-    """How many ids each party brought."""
+    """The number of ids of each party."""
     code: str
-    """The same at all parties if they saw the same files."""
+    """A check code, which is the same at all parties if they saw the same files."""
 
 
-class Meeting:
-    """One party's side of an alignment in a folder."""
+class FolderAlignment:
+    """One party's side of an alignment by files in a folder."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Meeting:
         form: Form,
         secret: Path,
     ) -> None:
-        """`form`: what the ids look like, for the others to compare; `secret`: a file for me."""
+        """Check the names; `form` describes the ids, `secret` is the file of the secret number."""
         self._folder, self._me, self._secret = folder, me, secret
         self._parties = sorted({me, *others})
         if len(self._parties) != len(others) + 1 or not others:
@@ -67,13 +67,13 @@ class Meeting:
             if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", name):
                 raise UserError(f"party {name!r}: use letters, digits, - and _ for its name")
         if not folder.is_dir():
-            raise UserError(f"{folder} is no folder; name one that all parties can reach")
+            raise UserError(f"{folder} is not a folder: name one that all parties can reach")
         self._ids, self._form = ids, form
-        self._member: Member | None = None
+        self._member: PsiParty | None = None
         self._sent = ""
 
     def proceed(self, tick: Tick) -> list[str]:
-        """Do what can be done now; the names of the files that are missing before the next step."""
+        """Do all possible steps; return the names of the files that the next step needs."""
         if self._member is None:
             self._member = self._begin(tick)
         count, mine = len(self._parties), self._parties.index(self._me)
@@ -87,7 +87,7 @@ class Meeting:
                 missing.append(self._file(owner, hop - 1).name)
                 continue
             letter, digest = before
-            turned = self._turned(letter, owner, tick)
+            turned = self._encrypted(letter, owner, tick)
             data = self._letter(owner, hop, turned, {"answers": digest})
             _replace(self._file(owner, hop), data, 0o644)
         if missing:
@@ -99,9 +99,10 @@ class Meeting:
         ]
 
     def wait(self, missing: Sequence[str], until: float, pause: float) -> bool:
-        """Until one of these files is there (True) or `until` on the monotonic clock.
+        """Wait until one of these files exists (True), or until `until` on the monotonic clock.
 
-        One, not all: another party may wait for what this one can do as soon as the first is there.
+        It does not wait for all files: another party may wait for a step that this party can do as
+        soon as the first file is there.
         """
         while time.monotonic() < until:
             time.sleep(pause)
@@ -109,50 +110,50 @@ class Meeting:
                 return True
         return False
 
-    def finish(self) -> Found:
-        """Once nothing is missing: the common rows. The secret number is no longer needed."""
+    def finish(self) -> AlignedRows:
+        """Return the common rows, if no file is missing. The secret number is no longer needed."""
         assert self._member is not None
         ways = [self._whole_way(owner) for owner in self._parties]
-        places = meet([points for points, _, _ in ways])
+        positions = common_positions([points for points, _, _ in ways])
         sizes = {owner: size for owner, (_, size, _) in zip(self._parties, ways, strict=True)}
         code = _digest("".join(digest for _, _, digest in ways).encode())
-        rows = self._member.rows(places[self._parties.index(self._me)])
-        return Found(rows, sizes, "-".join(code[at : at + 4] for at in range(0, 16, 4)))
+        rows = self._member.rows_at(positions[self._parties.index(self._me)])
+        return AlignedRows(rows, sizes, "-".join(code[at : at + 4] for at in range(0, 16, 4)))
 
     def forget(self) -> None:
         """Delete the secret number."""
         self._secret.unlink(missing_ok=True)
 
-    def _begin(self, tick: Tick) -> Member:
+    def _begin(self, tick: Tick) -> PsiParty:
         file = self._file(self._me, 0)
         if not self._secret.exists():
             if file.exists():
                 raise UserError(
                     f"{file} is of another alignment: use an empty folder, or delete its .psi files"
                 )
-            member = Member(self._ids)
-            self._open(member, tick, keep=True)
+            member = PsiParty(self._ids)
+            self._send_own(member, tick, keep=True)
             return member
         try:
             kept = json.loads(self._secret.read_text())
             key, order = bytes.fromhex(kept["key"]), np.array(kept["order"], np.int64)
             known, sent = kept["ids"], kept["sent"]
         except (OSError, ValueError, KeyError, TypeError):
-            raise UserError(f"{self._secret} is damaged: delete it and begin anew") from None
+            raise UserError(f"{self._secret} is damaged: delete it and start again") from None
         if known != _digest("\0".join(self._ids).encode()):
             raise UserError(
                 f"the ids are not those that this alignment began with; delete {self._secret} and "
-                "the .psi files to begin anew"
+                "the .psi files to start again"
             )
-        member = Member(self._ids, key, order)
-        if not file.exists():  # stopped between the two files
-            self._open(member, tick, keep=False)
+        member = PsiParty(self._ids, key, order)
+        if not file.exists():  # The command was stopped between the two files.
+            self._send_own(member, tick, keep=False)
         self._sent = sent
         return member
 
-    def _open(self, member: Member, tick: Tick, keep: bool) -> None:
-        """The secret is on disk before anybody can answer."""
-        data = self._letter(self._me, 0, member.open(tick), {"form": self._form})
+    def _send_own(self, member: PsiParty, tick: Tick, keep: bool) -> None:
+        """Write the own points; the secret is on disk before anybody can answer them."""
+        data = self._letter(self._me, 0, member.encrypt_own(tick), {"form": self._form})
         if keep:
             known, order = _digest("\0".join(self._ids).encode()), member.order.tolist()
             content = {"key": member.key.hex(), "order": order, "ids": known, "sent": _digest(data)}
@@ -160,17 +161,17 @@ class Meeting:
         self._sent = _digest(data)
         _replace(self._file(self._me, 0), data, 0o644)
 
-    def _turned(self, letter: Letter, owner: str, tick: Tick) -> Array:
+    def _encrypted(self, letter: Letter, owner: str, tick: Tick) -> Array:
         assert self._member is not None
         try:
-            return self._member.turn(letter.arrays["points"], tick)
+            return self._member.encrypt(letter.arrays["points"], tick)
         except WireError as error:
             raise UserError(f"what {owner} sent is not used: {error}") from None
 
     def _whole_way(self, owner: str) -> tuple[Array, int, str]:
-        """A set at the end of its way, its size, and a digest that stands for all its files.
+        """Return a set after all parties, its size, and a digest that depends on all its files.
 
-        Each station is checked against the one before, whose digest it names.
+        Each file must name the digest of the file before.
         """
         count, size, expected = len(self._parties), 0, ""
         for hop in range(count):
@@ -183,7 +184,7 @@ class Meeting:
             if hop == 0:
                 size = len(letter.arrays["points"])
                 if owner == self._me and digest != self._sent:
-                    raise UserError(f"{file} is not as it was written: begin anew")
+                    raise UserError(f"{file} is not as it was written: start again")
             elif said["answers"] != expected:
                 raise UserError(f"{file} answers another file than {owner}.{hop - 1}.psi: replaced")
             try:
@@ -194,7 +195,7 @@ class Meeting:
         return points, size, expected
 
     def _read(self, owner: str, hop: int) -> tuple[Letter, str] | None:
-        """A file of the folder and its digest; None while it is not there."""
+        """Return a file of the folder and its digest, or None if it is not there yet."""
         file = self._file(owner, hop)
         try:
             age = time.time() - file.stat().st_mtime
@@ -215,7 +216,7 @@ class Meeting:
     def _check(self, letter: Letter, owner: str, hop: int) -> None:
         said = read_note(letter)
         if letter.kind != KIND or letter.round != hop or not isinstance(said, dict):
-            raise WireError(f"it is no alignment's file number {hop}")
+            raise WireError(f"it is not file number {hop} of an alignment")
         if said.get("parties") != self._parties or said.get("owner") != owner:
             raise WireError(
                 f"it is about other parties: {', '.join(map(str, said.get('parties') or []))}"
@@ -224,7 +225,7 @@ class Meeting:
         if hop == 0:
             wanted = {"form": _is_form}
         if not all(name in said and right(said[name]) for name, right in wanted.items()):
-            raise WireError("what it says of itself is not complete")
+            raise WireError("its header is not complete")
         check_points(letter.arrays.get("points"))
         if hop == 0 and (line := misfit({self._me: self._form, owner: Form(*said["form"])})):
             raise UserError(line)
@@ -247,7 +248,7 @@ def _digest(data: bytes) -> str:
 
 
 def _replace(file: Path, data: bytes, mode: int = 0o600) -> None:
-    """All of the file or nothing; what is secret is never readable by others."""
+    """Write a file completely or not at all; a secret file is never readable by others."""
     part = file.with_name(f".{file.name}.part")
     try:
         part.unlink(missing_ok=True)

@@ -1,18 +1,19 @@
-"""Private set intersection: which ids all parties have, and nothing about the others.
+"""Private set intersection: the ids that all parties have, and nothing about the other ids.
 
 Party i of I has ids X_i and a secret number k_i. H maps an id to a point of the group ristretto255
-(SHA-512, then the group's own map). Each set goes once around the ring of parties, and each party
-multiplies its points by its number:
+(SHA-512, then the map of the group). Each set goes once around the ring of parties, and each party
+multiplies its points by its secret number:
 
     H(x)  ->  k_1 H(x)  ->  k_2 k_1 H(x)  ->  ...  ->  E(x) = k_1 k_2 ... k_I H(x)
 
-The order of the numbers does not matter, so E(x) is the same from whichever set x came, and sets
-meet as sets of E(x). Nobody can compute E of an id that he guesses without all I parties at work:
-neither the place where the sets meet, nor all parties but one together with it. (Two parties: this
-is the protocol of Meadows and of Huberman, Franklin and Hogg.)
+The order of the numbers does not matter, so E(x) does not depend on the set from which x came, and
+the sets are compared as sets of E(x). Computing E of a guessed id needs the numbers of all I
+parties. So neither the place where the sets are compared, nor that place together with all parties
+but one, can test a guess. With two parties this is the protocol of Meadows and of Huberman,
+Franklin and Hogg.
 
-A set is sent sorted by the bytes of its points, an order that says nothing about ids or rows; later
-stations keep it, so its owner finds his rows again by position.
+A set is sent in the order of the bytes of its points, which says nothing about ids or rows. The
+other parties keep this order, so the owner finds its rows again by their positions.
 """
 
 from __future__ import annotations
@@ -30,32 +31,41 @@ from fedssca.privacy import require_privacy
 from fedssca.rounds.codec import WireError
 from fedssca.system import cores
 
-__all__ = ["Member", "Tick", "apart", "check_points", "intersect", "meet", "multiplications",
-           "together"]  # fmt: skip
+__all__ = [
+    "PsiParty",
+    "Tick",
+    "check_points",
+    "common_positions",
+    "intersect",
+    "multiplications",
+    "rows_by_part",
+    "tagged_ids",
+]
 
 SIZE = 32
-"""Bytes of a point, and of a secret number."""
+"""The number of bytes of a point, and of a secret number."""
 CHUNK = 500
+"""The number of points that a thread multiplies at a time."""
 DOMAIN = b"fedssca psi 1\0"
 Tick = Callable[[int], None]
-"""Told how many multiplications were done."""
+"""A function that is called with the number of multiplications that were done."""
 
 
 def _silent(count: int) -> None:
     del count
 
 
-class Member:
+class PsiParty:
     """One party: its ids, its secret number, and the order in which it sends its points."""
 
     def __init__(self, ids: Sequence[str], key: bytes = b"", order: Array | None = None) -> None:
-        """`key` and `order` of an alignment that goes on; none: a new one begins."""
+        """Start an alignment, or continue the one that has this `key` and `order`."""
         self.ids = ids
         self.key = key or _group().crypto_core_ristretto255_scalar_random()
         self.order = np.empty(0, np.int64) if order is None else order
 
-    def open(self, tick: Tick = _silent) -> Array:
-        """k H(x) of all own ids, sorted: what the next station gets."""
+    def encrypt_own(self, tick: Tick = _silent) -> Array:
+        """Return k H(x) of all own ids, sorted: what the next party receives."""
         group = _group()
 
         def point(name: bytes) -> bytes:
@@ -66,27 +76,27 @@ class Member:
         self.order = _sorted(points)
         return points[self.order]
 
-    def turn(self, points: Array, tick: Tick = _silent) -> Array:
-        """k P for each point P of another's set, in the same order."""
+    def encrypt(self, points: Array, tick: Tick = _silent) -> Array:
+        """Return k P for each point P of another party's set, in the same order."""
         data = check_points(points).tobytes()
         pieces = [data[at : at + SIZE] for at in range(0, len(data), SIZE)]
         return _each(partial(_group().crypto_scalarmult_ristretto255, self.key), pieces, tick)
 
-    def rows(self, positions: Array) -> Array:
-        """The own rows at these places of the sent set, in the order of their ids."""
+    def rows_at(self, positions: Array) -> Array:
+        """Return the own rows at these positions of the sent set, in the order of their ids."""
         count = len(self.order)
         if positions.ndim != 1 or positions.dtype.kind != "i":
-            raise WireError("places of common ids are whole numbers")
+            raise WireError("positions of common ids are whole numbers")
         if len(positions) and not (positions.min() >= 0 and positions.max() < count):
-            raise WireError(f"places of common ids lie outside 0 to {count - 1}")
+            raise WireError(f"positions of common ids lie outside 0 to {count - 1}")
         if len(np.unique(positions)) != len(positions):
-            raise WireError("a place of a common id comes twice")
+            raise WireError("a position of a common id comes twice")
         found = sorted(self.order[positions].tolist(), key=lambda row: self.ids[row])
         return np.array(found, np.int64)
 
 
-def meet(sets: Sequence[Array]) -> list[Array]:
-    """Where in each set of E(x) the common ones are, in one order for all."""
+def common_positions(sets: Sequence[Array]) -> list[Array]:
+    """Return the positions of the common E(x) in each set, in one order for all sets."""
     places = []
     for points in sets:
         data = check_points(points, valid=True).tobytes()
@@ -96,26 +106,26 @@ def meet(sets: Sequence[Array]) -> list[Array]:
 
 
 def intersect(sets: Sequence[Sequence[str]], tick: Tick = _silent) -> list[Array]:
-    """The whole protocol in one place: for each party its common rows, in the order of the ids."""
-    members = [Member(ids) for ids in sets]
-    count = len(members)
-    travelling = [member.open(tick) for member in members]
+    """Run the whole protocol here: return each party's common rows, in the order of the ids."""
+    parties = [PsiParty(ids) for ids in sets]
+    count = len(parties)
+    travelling = [party.encrypt_own(tick) for party in parties]
     for hop in range(1, count):
         travelling = [
-            members[(owner + hop) % count].turn(points, tick)
+            parties[(owner + hop) % count].encrypt(points, tick)
             for owner, points in enumerate(travelling)
         ]
-    found = meet(travelling)
-    return [member.rows(places) for member, places in zip(members, found, strict=True)]
+    found = common_positions(travelling)
+    return [party.rows_at(positions) for party, positions in zip(parties, found, strict=True)]
 
 
-def together(parts: Mapping[str, Sequence[str]]) -> list[str]:
-    """The ids of several parts as one set: an id for training meets only ids for training."""
+def tagged_ids(parts: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the ids of several parts as one set: ids of different parts never match."""
     return [f"{part}\0{name}" for part, ids in parts.items() for name in ids]
 
 
-def apart(parts: Mapping[str, Sequence[str]], rows: Array) -> dict[str, Array]:
-    """Rows of `together` as rows of each part, in the same order."""
+def rows_by_part(parts: Mapping[str, Sequence[str]], rows: Array) -> dict[str, Array]:
+    """Return rows of the set from `tagged_ids` as rows of each part, in the same order."""
     found, start = {}, 0
     for part, ids in parts.items():
         end = start + len(ids)
@@ -125,14 +135,17 @@ def apart(parts: Mapping[str, Sequence[str]], rows: Array) -> dict[str, Array]:
 
 
 def multiplications(sizes: Sequence[int]) -> int:
-    """How many multiplications all parties do together."""
+    """Return the number of multiplications of all parties."""
     return len(sizes) * sum(sizes)
 
 
 def check_points(points: Any, count: int | None = None, valid: bool = False) -> Array:
-    """A set as it travels, or a WireError. `valid`: nobody will multiply these, so look at each."""
+    """Return a set of points as it was sent, or raise a WireError.
+
+    With `valid` every point is checked. Multiplication checks it otherwise.
+    """
     if not isinstance(points, np.ndarray) or points.dtype != np.uint8 or points.ndim != 2:
-        raise WireError("a set of points is an array of bytes, one row a point")
+        raise WireError("a set of points is an array of bytes, one row per point")
     if points.shape[1] != SIZE:
         raise WireError(f"a point has {SIZE} bytes, these have {points.shape[1]}")
     if count is not None and len(points) != count:
@@ -148,7 +161,7 @@ def check_points(points: Any, count: int | None = None, valid: bool = False) -> 
 
 
 def _each(function: Callable[[bytes], bytes], pieces: Sequence[bytes], tick: Tick) -> Array:
-    """All pieces through `function`, on all cores: the group's library lets other threads run."""
+    """Apply `function` to all pieces on all cores; the library releases Python's lock."""
     chunks = [pieces[at : at + CHUNK] for at in range(0, len(pieces), CHUNK)]
     pool = ThreadPoolExecutor(len(cores()))
     done = []
