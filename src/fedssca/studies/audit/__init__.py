@@ -1,11 +1,14 @@
-"""Where a user stands: what each observer of a run can work out about the rows behind a message.
+"""The privacy audit: what each observer of a run can infer about the rows behind a message.
 
-scene        a run set up without training: its first batches, and what an observer knows
-view         what an observer is sent, under each protection
-count        unknowns against equations, counted and by the rank of the Jacobian
-membership   is a given row among those behind a message?
-invert       the rows themselves, from a message
-observers    who sees what, in a run that holds rows or columns
+audited_run  a run that is built but not trained: its first batches and the known gradients
+message      what an observer receives under each protection
+observers    who receives which message, in runs that split rows and in runs that split columns
+count        unknowns against equations, by number and by the rank of the Jacobian
+membership   the membership test: is a given row among those behind a message?
+inversion    gradient inversion: the rows themselves, reconstructed from a message
+score        how good a reconstruction is
 verdict      open, at risk or protected, and the setting that would change it
-report       the table, audit.json, the picture
+report       the table and the content of audit.json
+vocabulary   the observers, phases and levels that appear in audit.json
+figure       the picture audit.png
 """

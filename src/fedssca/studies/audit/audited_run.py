@@ -25,8 +25,9 @@ from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.sampling import batch_indices
 from fedssca.methods.algorithm import Algorithm, Message, Request
 from fedssca.problem.problem import Array, Batch, Problem
-from fedssca.run.build import build, check_names, load_dataset, plan, problem_of, share_out
-from fedssca.run.config import Config, Privacy
+from fedssca.run.build import build, load_dataset, plan, problem_of, share_out
+from fedssca.run.config import Config
+from fedssca.run.schema import PrivacySettings
 
 __all__ = ["AuditedRun", "BatchRows", "Gradients", "NoiseSetting", "set_up"]
 
@@ -219,9 +220,8 @@ class AuditedRun:
 def set_up(config: Config) -> AuditedRun:
     """Build a run in double precision without protection; nothing is trained."""
     bare = dataclasses.replace(
-        config, privacy=Privacy(), run=dataclasses.replace(config.run, precision="float64")
+        config, privacy=PrivacySettings(), run=dataclasses.replace(config.run, precision="float64")
     )
-    check_names(config)
     dataset = load_dataset(bare)
     clients = share_out(bare.data, dataset, bare.run.seed)
     # The message of one step does not depend on step sizes. With local steps it does, so they
@@ -249,11 +249,11 @@ def set_up(config: Config) -> AuditedRun:
 
 def _noise(config: Config, dataset: Dataset, clients: Rows | Columns) -> NoiseSetting | None:
     """Return the clipping and noise of the section [privacy]; invalid settings are UserErrors."""
-    asked = plan(config, dataset, clients).algorithm.noise
+    asked = plan(config, dataset, clients).noise
     said = config.privacy
     if not said.clip:
         return None
-    return NoiseSetting(said.clip, asked.ledger.sigma if asked else 0.0, said.unit)
+    return NoiseSetting(said.clip, asked.ledger.sigma if asked and asked.ledger else 0.0, said.unit)
 
 
 def _point(problem: Problem) -> Array:

@@ -1,4 +1,4 @@
-"""The picture: originals, and below them what an observer rebuilds under each protection."""
+"""The picture of an audit: originals, and their reconstructions under each protection."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ __all__ = ["draw"]
 
 INK, GREY = "#222222", "#777777"
 MOST = 10
+"""The largest number of images in a line."""
 
 Rebuilt = Sequence[tuple[str, Score]]
-"""Rows that are shown."""
+"""The lines of the picture: a protection, and the score of the attack under it."""
 
 
 def draw(
@@ -27,12 +28,12 @@ def draw(
     found: Rebuilt,
     side: int,
 ) -> None:
-    """A PNG; `side`: of square images, 0 where features are to be plotted."""
+    """Write a PNG; `side` is the side length of square images, 0 to plot features."""
     paint = _images if side else _features
     figure = paint(title, originals, found, side)
     drawn = BytesIO()
     figure.savefig(drawn, format="png", dpi=110)
-    # Noise hardly compresses: a few colours make the file a third as large.
+    # Images of noise hardly compress; with few colours the file is a third as large.
     Image.open(drawn).convert("RGB").quantize(32).save(file, format="png", optimize=True)
 
 
@@ -88,7 +89,7 @@ def _images(title: str, originals: np.ndarray, found: Rebuilt, side: int) -> Any
 
 
 def _shown(image: np.ndarray) -> np.ndarray:
-    """Between 0 and 1: as it is where it nearly is, else stretched."""
+    """Return an image with values between 0 and 1: clipped if it almost is, else rescaled."""
     low, high = float(image.min()), float(image.max())
     if low > -0.2 and high < 1.3:
         return np.clip(image, 0, 1)
@@ -107,7 +108,7 @@ def _features(title: str, originals: np.ndarray, found: Rebuilt, side: int) -> A
     for number, (name, each) in enumerate(found):
         axis = figure.add_subplot(1, len(found), number + 1)
         axis.plot([low, high], [low, high], color="#bbbbbb", linewidth=0.8, zorder=0)
-        shown = slice(0, min(len(originals), len(each.x)))  # a sum has more rows
+        shown = slice(0, min(len(originals), len(each.x)))  # A sum has more rows.
         axis.plot(
             originals[shown].ravel(), each.x[shown].ravel(), ".", color="#0072B2", ms=2, alpha=0.5
         )

@@ -1,11 +1,13 @@
-"""Who sees what in a run: an observer, a phase, and how much of the data is behind it.
+"""Who receives which message in a run.
 
-Clients with rows: the server gets a message of each client, or with a secure sum their sum only. A
-client gets w(t), and from w(t) and w(t+1) can work out the sum that moved it, less its own part.
+Clients that hold rows: the server receives the message of each client, or only their sum if sums
+are hidden. A client receives w(t). From w(t) and w(t+1) it can compute the sum of the messages of
+the other clients.
 
-Parties with columns: the server gets a block of the gradient from each party, put together the
-gradient of the whole batch (or, with an open collection, the data). Peers get h_i = W_i x_i of
-every sample, or only the sum of them; a party without labels gets the slope of the loss at h.
+Parties that hold columns: the server receives one block of the gradient from each party, together
+the gradient of the whole batch; with an open collection it receives the data. Peers receive
+h_i = W_i x_i of every sample, or only their sum. A party without labels receives the gradient of
+the loss with respect to h.
 """
 
 from __future__ import annotations
@@ -17,57 +19,79 @@ import numpy as np
 
 from fedssca.data import Columns, Rows
 from fedssca.run.privacy import hides_columns, hides_sums
+from fedssca.studies.audit.audited_run import AuditedRun, NoiseSetting
 from fedssca.studies.audit.count import Count, count
 from fedssca.studies.audit.membership import Membership, membership
-from fedssca.studies.audit.scene import Noise, Scene
-from fedssca.studies.audit.view import View, take
+from fedssca.studies.audit.message import ObservedMessage, observe
+from fedssca.studies.audit.vocabulary import Level, Observer, Phase
 
-__all__ = ["Seen", "Sight", "gradients_seen", "sights", "vertical_peers"]
+__all__ = [
+    "GradientObservation",
+    "IntermediateObservation",
+    "gradient_observations",
+    "intermediate_observations",
+    "measure",
+]
 
 
-class Sight(NamedTuple):
-    """A message that an observer gets, and under which protections."""
+class GradientObservation(NamedTuple):
+    """A message with gradients that an observer receives under one protection."""
 
-    observer: str
-    phase: str
+    observer: Observer
+    phase: Phase
     what: str
+    """What the observer receives, in words."""
     clients: list[int]
-    noise: Noise | None
+    """The clients whose messages are added up."""
+    noise: NoiseSetting | None
+    """The clipping and noise of the message."""
     used: bool
-    """This is how the run, as it is set, shows it; else: what the setting would change it to."""
+    """Whether the run itself uses this protection; otherwise it is shown for comparison."""
     name: str
     """The protection in a few words."""
 
 
-class Seen(NamedTuple):
-    """What an observer of something other than gradients gets (parties with columns)."""
+class IntermediateObservation(NamedTuple):
+    """Intermediate results that an observer receives in a run that splits columns."""
 
     observer: str
-    phase: str
+    """Who receives it, in words."""
+    phase: Phase
     what: str
+    """What the observer receives, in words."""
     unknowns: int
     equations: int
     rank: int | None
-    open: bool
+    level: Level
     reason: str
+    """Why it has this level, in words."""
     remedy: str
+    """The setting that would change the level; empty if there is none to change."""
     labels: float | None = None
-    """The share of labels that can be read off, where they are hidden."""
+    """The fraction of labels that can be inferred, if labels are hidden from the observer."""
 
 
-def sights(scene: Scene, example: Noise) -> list[Sight]:
-    """All messages with gradients; with noise as the run asks, or `example`: what it would do."""
-    clients, noise = scene.clients, scene.noise
+def gradient_observations(run: AuditedRun, example: NoiseSetting) -> list[GradientObservation]:
+    """Return all messages with gradients, each also with the noise of the run or of `example`."""
+    clients, noise = run.clients, run.noise
     if isinstance(clients, Columns):
         if clients.collection == "open":
             return []
         what = "the gradient of the whole batch, a block from each party"
         return [
-            Sight("server", "reply", what, [0], n, (n is not None) == (noise is not None), name)
+            GradientObservation(
+                Observer.SERVER,
+                Phase.REPLY,
+                what,
+                [0],
+                n,
+                (n is not None) == (noise is not None),
+                name,
+            )
             for n, name in _noises(noise, example, "plain")
         ]
-    summed = hides_sums(scene.config)
-    crowd = _crowd(scene, clients)
+    summed = hides_sums(run.config)
+    crowd = _crowd(run, clients)
     found = []
     for among, one in (([crowd[0]], "alone"), (crowd, f"sum of {len(crowd)} clients")):
         if len(crowd) == 1 and among is crowd:
@@ -76,126 +100,140 @@ def sights(scene: Scene, example: Noise) -> list[Sight]:
             used = (len(among) > 1) == (summed and len(crowd) > 1)
             used = used and (n is not None) == (noise is not None)
             what = "each client's message" if among is not crowd else "the sum of all messages"
-            found.append(Sight("server", "reply", what, among, n, used, name))
+            found.append(
+                GradientObservation(Observer.SERVER, Phase.REPLY, what, among, n, used, name)
+            )
     if len(crowd) > 1:
         what = "w(t) and w(t+1): the sum of the others' messages"
         found.append(
-            Sight(
-                "peer", "publish", what, crowd[1:], noise, True, f"sum of {len(crowd) - 1} others"
+            GradientObservation(
+                Observer.PEER,
+                Phase.PUBLISH,
+                what,
+                crowd[1:],
+                noise,
+                True,
+                f"sum of {len(crowd) - 1} others",
             )
         )
     return found
 
 
-def _noises(noise: Noise | None, example: Noise, name: str) -> list[tuple[Noise | None, str]]:
+def _noises(
+    noise: NoiseSetting | None, example: NoiseSetting, name: str
+) -> list[tuple[NoiseSetting | None, str]]:
     chosen = noise or example
     more = f"noise {chosen.multiplier:.3g}" if chosen.multiplier else f"clip {chosen.clip:.3g}"
     return [(None, name), (chosen, f"{name}, {more}")]
 
 
-def _crowd(scene: Scene, clients: Rows) -> list[int]:
-    """The clients of round 1."""
-    turnout = scene.algorithm.request(scene.algorithm.init(scene.problem.start)).turnout
+def _crowd(run: AuditedRun, clients: Rows) -> list[int]:
+    """Return the clients of round 1."""
+    turnout = run.algorithm.request(run.algorithm.init(run.problem.start)).turnout
     if not turnout:
         return list(range(clients.count))
     return sorted(int(number) for number in np.asarray(turnout.asked))
 
 
-def gradients_seen(scene: Scene, sight: Sight, rounds: int = 8) -> tuple[View, Count, Membership]:
-    """Counted, and tested for membership on enough messages to see a hundred members."""
-    view = take(scene, sight.clients, sight.noise)
-    enough = min(rounds, -(-100 // len(view.group.x)))
-    more = [take(scene, sight.clients, sight.noise, t) for t in range(2, enough + 1)]
-    strangers = scene.strangers(1000)
-    return view, count(scene, view), membership(scene, [view, *more], strangers)
+def measure(
+    run: AuditedRun, observation: GradientObservation, rounds: int = 8
+) -> tuple[ObservedMessage, Count, Membership]:
+    """Count equations, and test membership on enough messages for a hundred members."""
+    message = observe(run, observation.clients, observation.noise)
+    enough = min(rounds, -(-100 // len(message.group.x)))
+    more = [observe(run, observation.clients, observation.noise, t) for t in range(2, enough + 1)]
+    nonmembers = run.nonmembers(1000)
+    return message, count(run, message), membership(run, [message, *more], nonmembers)
 
 
-def vertical_peers(scene: Scene) -> list[Seen]:
-    """What parties with columns, and with an open collection the server, see beside gradients."""
-    clients = scene.clients
+def intermediate_observations(run: AuditedRun) -> list[IntermediateObservation]:
+    """Return what observers of a run that splits columns receive besides gradients."""
+    clients = run.clients
     if not isinstance(clients, Columns):
         return []
     if clients.collection == "open":
-        return [_collected(scene, clients)]
-    found = [_shared(scene, clients)]
+        return [_collected(run, clients)]
+    found = [_shared(run, clients)]
     if clients.label_holder is not None:
-        found.append(_slopes(scene, clients))
+        found.append(_loss_gradients(run, clients))
     return found
 
 
-def _collected(scene: Scene, clients: Columns) -> Seen:
-    rows, width = scene.config.algorithm.batch, scene.first.shape[1]
-    return Seen(
-        "server",
-        "reply (open collection)",
+def _collected(run: AuditedRun, clients: Columns) -> IntermediateObservation:
+    rows, width = run.config.algorithm.batch, run.first.shape[1]
+    return IntermediateObservation(
+        Observer.SERVER,
+        Phase.OPEN_REPLY,
         "h_i and its Jacobian, which is x_i itself; the labels",
         rows * (width + 1),
-        rows * (width * 1 + 1 + clients.count * len(scene.first)),
+        rows * (width * 1 + 1 + clients.count * len(run.first)),
         rows * (width + 1),
-        True,
+        Level.OPEN,
         "the Jacobian of a linear first layer is the data",
         'set data.collection = "exchange"',
     )
 
 
-def _shared(scene: Scene, clients: Columns) -> Seen:
-    """h_i = W_i x_i: J numbers a sample about K_i features, to whoever reads them."""
-    rows, hidden = scene.config.algorithm.batch, len(scene.first)
+def _shared(run: AuditedRun, clients: Columns) -> IntermediateObservation:
+    """The readers receive h_i = W_i x_i: J numbers per sample about K_i features."""
+    rows, hidden = run.config.algorithm.batch, len(run.first)
     widest = max(clients.blocks, key=len)
     narrowest = min(clients.blocks, key=len)
-    masked = hides_columns(scene.config, scene.problem)
+    masked = hides_columns(run.config, run.problem)
     reader = "every peer" if clients.label_holder is None else f"party {clients.label_holder}"
     parts = clients.count
-    rank = int(np.linalg.matrix_rank(scene.first[:, narrowest]))
+    rank = int(np.linalg.matrix_rank(run.first[:, narrowest]))
     if masked and parts > 2:
         hidden_columns = sum(map(len, clients.blocks)) - len(widest)
-        return Seen(
+        return IntermediateObservation(
             reader,
-            "share (masked)",
-            f"the sum of {parts} parties' h_i",
+            Phase.MASKED_SHARE,
+            f"the sum of the h_i of {parts} parties",
             rows * hidden_columns,
             rows * hidden,
-            rows * int(np.linalg.matrix_rank(scene.first)),
-            False,
-            f"a reader gets {hidden} sums a sample about {hidden_columns} columns of the others, "
-            "under weights that it does not know (parties that collude take theirs off the sum)",
+            rows * int(np.linalg.matrix_rank(run.first)),
+            Level.PROTECTED,
+            f"a reader gets {hidden} sums per sample of {hidden_columns} columns of the others, "
+            "with weights that it does not know (colluding parties can subtract their own h_i)",
             "",
         )
     one = (
-        "the other party's h (a sum of two hides nothing)" if masked else "h_i of each other party"
+        "the h of the other party (a sum of two hides nothing)"
+        if masked
+        else "h_i of each other party"
     )
     exact = rank >= len(narrowest)
     reason = (
-        f"{hidden} numbers a sample about {len(narrowest)} columns: whoever knows W_i "
-        "(the server does) solves for x_i"
+        f"{hidden} numbers per sample about {len(narrowest)} columns: an observer that knows W_i, "
+        "as the server does, can solve for x_i"
         if exact
-        else f"{hidden} numbers a sample about {len(narrowest)} columns: too few in one "
-        "round, but a row comes again under other weights"
+        else f"{hidden} numbers per sample about {len(narrowest)} columns: too few in one "
+        "round, but a row is used again with other weights"
     )
-    return Seen(
+    return IntermediateObservation(
         reader,
-        "share",
+        Phase.SHARE,
         one,
         rows * len(narrowest),
         rows * hidden,
         rows * rank,
-        False,
+        Level.AT_RISK,
         reason + "; a peer alone does not know W_i, which adds "
         f"{hidden * len(narrowest):,} unknowns",
-        "a third party" if masked else "set privacy.secure_sum = true: peers see the sum only",
+        "add a third party" if masked else "set privacy.secure_sum = true: peers see only the sum",
     )
 
 
-def _slopes(scene: Scene, clients: Columns) -> Seen:
-    """d f / d h of each sample, sent by the labels' holder: how many labels show in it?"""
-    group = scene.group([0])
-    kinds = len(scene.kinds["y"])
-    h = jnp.asarray(group.x @ scene.first.T)
-    true = np.asarray(scene.gradients(h, jnp.eye(kinds)[group.kind]).delta)
+def _loss_gradients(run: AuditedRun, clients: Columns) -> IntermediateObservation:
+    """The label holder sends df/dh of each sample, from which labels can be inferred."""
+    group = run.batch_rows([0])
+    kinds = len(run.kinds["y"])
+    h = jnp.asarray(group.x @ run.first.T)
+    true = np.asarray(run.gradients(h, jnp.eye(kinds)[group.kind]).delta)
     true = true.reshape(len(true), -1)
-    # A party knows w_0, not h: it tries each label at h = 0 and takes the likest direction.
+    # A party knows w_0 but not h: it tries each label at h = 0 and takes the nearest direction.
     tried = [
-        np.asarray(scene.gradients(0 * h, jnp.eye(kinds)[np.full(len(h), kind)]).delta)
+        np.asarray(run.gradients(0 * h, jnp.eye(kinds)[np.full(len(h), kind)]).delta)
         for kind in range(kinds)
     ]
     shapes = np.stack([each.reshape(len(each), -1) for each in tried], axis=1)
@@ -203,15 +241,16 @@ def _slopes(scene: Scene, clients: Columns) -> Seen:
     read = np.einsum("nkj,nj->nk", shapes, true).argmax(1)
     right = float((read == group.kind).mean())
     usual = float(np.bincount(group.kind).max() / len(group.kind))
-    return Seen(
+    return IntermediateObservation(
         f"parties other than {clients.label_holder}",
-        "head",
-        "the slope of every sample's loss at h",
+        Phase.HEAD,
+        "the gradient of the loss of every sample with respect to h",
         len(group.kind),
         true.size,
         None,
-        right > usual + 0.2,
-        f"{right:.0%} of the labels can be read off the slopes (the commonest label: {usual:.0%})",
-        "no setting hides it: labels are safe only from parties that are not in the run",
+        Level.OPEN if right > usual + 0.2 else Level.AT_RISK,
+        f"{right:.0%} of the labels can be inferred from the gradients (the most frequent label: "
+        f"{usual:.0%})",
+        "no setting hides it: labels are safe only from parties that do not take part in the run",
         right,
     )

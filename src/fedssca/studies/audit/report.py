@@ -1,4 +1,4 @@
-"""An audit from a config: all observers, their verdicts, and what goes on screen and to disk."""
+"""The audit of a configuration: all observers, their verdicts, the table and audit.json."""
 
 from __future__ import annotations
 
@@ -13,55 +13,65 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedssca.run.config import Config
-from fedssca.studies.audit.invert import invert, square
-from fedssca.studies.audit.observers import gradients_seen, sights, vertical_peers
-from fedssca.studies.audit.scene import Noise, Scene, set_up
+from fedssca.studies.audit.audited_run import AuditedRun, NoiseSetting, set_up
+from fedssca.studies.audit.inversion import invert, square
+from fedssca.studies.audit.message import median_gradient_norm
+from fedssca.studies.audit.observers import (
+    gradient_observations,
+    intermediate_observations,
+    measure,
+)
 from fedssca.studies.audit.score import Score, score
-from fedssca.studies.audit.verdict import LEVELS, judge, judge_seen
-from fedssca.studies.audit.view import typical
+from fedssca.studies.audit.verdict import assess, assess_intermediate
+from fedssca.studies.audit.vocabulary import Level, Observer
 
 __all__ = ["Audit", "audit", "print_audit"]
 
 Tick = Callable[[str], None]
-COLOURS = dict(zip(LEVELS, ("green", "yellow", "red"), strict=True))
+COLOURS = {Level.PROTECTED: "green", Level.AT_RISK: "yellow", Level.OPEN: "red"}
 
 
 class Audit(NamedTuple):
-    """`found` is audit.json; the rest is what the picture shows (nothing without an attack)."""
+    """The result of an audit, and what its picture shows if there was an attack."""
 
     found: dict[str, Any]
+    """The content of audit.json."""
     originals: np.ndarray
+    """The rows behind the first message that was attacked."""
     rebuilt: list[tuple[str, Score]]
+    """The protection and the score of each attack."""
     side: int
-    """Of square images, 0 for other data."""
+    """The side length of square images; 0 for other data."""
 
 
 def audit(config: Config, attack: bool = False, tick: Tick = lambda text: None) -> Audit:
-    """Look at a run through the eyes of each observer; nothing is trained."""
+    """Assess what each observer of a run receives; nothing is trained."""
     with jax.enable_x64(True):
         tick("setting up the run")
-        scene = set_up(config)
-        example = Noise(typical(scene), 1.0)
+        run = set_up(config)
+        example = NoiseSetting(median_gradient_norm(run), 1.0)
         entries: list[dict[str, Any]] = []
         rebuilt: list[tuple[str, Score]] = []
         originals = np.zeros((0, 0))
-        for sight in sights(scene, example):
-            tick(f"{sight.observer}: {sight.name}")
-            view, counted, member = gradients_seen(scene, sight)
+        for observation in gradient_observations(run, example):
+            tick(f"{observation.observer}: {observation.name}")
+            message, counted, member = measure(run, observation)
             result = None
-            if attack and sight.observer == "server":
-                found = invert(scene, view, _under(sight.name, tick))
-                result = score(scene, view, found)
-                rebuilt.append((sight.name + (" (this run)" if sight.used else ""), result))
-                originals = originals if len(originals) else view.group.x
-            said = judge(scene, sight, counted, member, result, len(view.first))
+            if attack and observation.observer is Observer.SERVER:
+                found = invert(run, message, _under(observation.name, tick))
+                result = score(run, message, found)
+                rebuilt.append(
+                    (observation.name + (" (this run)" if observation.used else ""), result)
+                )
+                originals = originals if len(originals) else message.group.x
+            verdict = assess(run, observation, counted, member, result, len(message.first))
             entries.append(
                 {
-                    "observer": sight.observer,
-                    "phase": sight.phase,
-                    "sees": sight.what,
-                    "protection": sight.name,
-                    "this_run": sight.used,
+                    "observer": observation.observer,
+                    "phase": observation.phase,
+                    "sees": observation.what,
+                    "protection": observation.name,
+                    "this_run": observation.used,
                     "rows": counted.rows,
                     "unknowns": counted.unknowns,
                     "equations": counted.equations,
@@ -72,10 +82,10 @@ def audit(config: Config, attack: bool = False, tick: Tick = lambda text: None) 
                     "rank_how": counted.how,
                     "membership": {**member._asdict(), "auc": member.auc},
                     "attack": None if result is None else _numbers(result),
-                    **said._asdict(),
+                    **verdict._asdict(),
                 }
             )
-        for seen in vertical_peers(scene):
+        for seen in intermediate_observations(run):
             entries.append(
                 {
                     "observer": seen.observer,
@@ -89,39 +99,39 @@ def audit(config: Config, attack: bool = False, tick: Tick = lambda text: None) 
                     "condition_holds": seen.unknowns > seen.equations,
                     "rank": seen.rank,
                     "labels_read": seen.labels,
-                    **judge_seen(seen)._asdict(),
+                    **assess_intermediate(seen)._asdict(),
                 }
             )
         used = [entry["level"] for entry in entries if entry["this_run"]]
         summary = {
-            "verdict": max(used, key=LEVELS.index),
-            "data": scene.dataset.name,
+            "verdict": max(used, key=lambda level: level.severity),
+            "data": run.dataset.name,
             "split": config.data.split,
-            "clients": scene.clients.count,
+            "clients": run.clients.count,
             "batch": config.algorithm.batch,
-            "local_steps": scene.algorithm.steps,
-            "features": int(scene.first.shape[1]),
-            "hidden": int(scene.first.shape[0]),
-            "parameters": scene.problem.dimension,
+            "local_steps": run.algorithm.steps,
+            "features": int(run.first.shape[1]),
+            "hidden": int(run.first.shape[0]),
+            "parameters": run.problem.dimension,
             "observers": entries,
-            "notes": _notes(scene),
+            "notes": _notes(run),
         }
-        return Audit(summary, originals, rebuilt, square(scene))
+        return Audit(summary, originals, rebuilt, square(run))
 
 
 def print_audit(found: dict[str, Any], console: Console) -> None:
-    """The table, and the verdicts on the run as it is set."""
+    """Print the table, and the verdicts on the run as it is configured."""
     table = Table(title=_title(found), title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("seen by", "protection"):
         table.add_column(heading, min_width=7)
     for heading in ("rows", "unknowns", "equations", "rank", "AUC"):
         table.add_column(heading, justify="right", no_wrap=True)
-    fought = any(entry.get("attack") for entry in found["observers"])
-    if fought:
+    attacked = any(entry.get("attack") for entry in found["observers"])
+    if attacked:
         table.add_column("rebuilt (chance)", justify="right")
     table.add_column("verdict")
     for entry in found["observers"]:
-        member, fight = entry.get("membership"), entry.get("attack")
+        member, attack = entry.get("membership"), entry.get("attack")
         cells = [
             entry["observer"],
             ("* " if entry["this_run"] else "  ") + entry["protection"],
@@ -131,13 +141,15 @@ def print_audit(found: dict[str, Any], console: Console) -> None:
             _rank(entry),
             "" if member is None else f"{member['auc']:.2f}",
         ]
-        if fought:
-            cells.append(f"{fight['correlation']:.2f} ({fight['chance']:.2f})" if fight else "")
+        if attacked:
+            cells.append(f"{attack['correlation']:.2f} ({attack['chance']:.2f})" if attack else "")
         colour = COLOURS[entry["level"]]
         style = None if entry["this_run"] else "dim"
         table.add_row(*map(escape, cells), f"[{colour}]{entry['level']}[/]", style=style)
     console.print(table)
-    console.print("* this run as it is set; other lines: what else could be set", style="dim")
+    console.print(
+        "* this run as it is configured; the other lines show other settings", style="dim"
+    )
     for entry in found["observers"]:
         if entry["this_run"]:
             head = f"[bold {COLOURS[entry['level']]}]{entry['level']}[/]"
@@ -174,17 +186,19 @@ def _numbers(result: Score) -> dict[str, Any]:
     }
 
 
-def _notes(scene: Scene) -> list[str]:
-    notes = ["an attack that fails proves nothing: a better one may exist"]
-    if not np.any(np.asarray(scene.problem.start)):
-        notes.append("the model starts at 0, where little shows: it was looked at a random point")
-    if scene.algorithm.steps > 1:
+def _notes(run: AuditedRun) -> list[str]:
+    notes = ["an attack that fails proves nothing: a better attack may exist"]
+    if not np.any(np.asarray(run.problem.start)):
         notes.append(
-            "with local steps the attack takes the change of w for one gradient: it is weaker than "
-            "an observer could be"
+            "the model starts at 0, where a message shows little: the audit uses a random point"
         )
-    if scene.config.algorithm.surrogate == "diagonal":
-        notes.append("surrogate diagonal sends more than gradients; the rest was not looked at")
-    if scene.config.privacy.homomorphic:
-        notes.append("homomorphic: the holder of the key sees the sum, as the server does")
+    if run.algorithm.steps > 1:
+        notes.append(
+            "with local steps the attack treats the change of w as one gradient: an observer could "
+            "have a stronger attack"
+        )
+    if run.config.algorithm.surrogate == "diagonal":
+        notes.append("surrogate diagonal sends more than gradients; the rest was not audited")
+    if run.config.privacy.homomorphic:
+        notes.append("homomorphic: the key holder sees the sum, as the server does")
     return notes

@@ -1,4 +1,4 @@
-"""How good a reconstruction is: matched to the originals one to one, and held against a control."""
+"""How good a reconstruction is: matched one to one with the originals, compared with a control."""
 
 from __future__ import annotations
 
@@ -7,52 +7,54 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from fedssca.studies.audit.invert import Guess
-from fedssca.studies.audit.scene import Scene
-from fedssca.studies.audit.view import View
+from fedssca.studies.audit.audited_run import AuditedRun
+from fedssca.studies.audit.inversion import Reconstruction
+from fedssca.studies.audit.message import ObservedMessage
 
 __all__ = ["Score", "matched", "score"]
 
 
 class Score(NamedTuple):
-    """Mean correlation of originals with their reconstructions, in the best one-to-one matching."""
+    """The quality of a reconstruction in the best one-to-one matching with the originals."""
 
     correlation: float
+    """The mean correlation of the originals with their reconstructions."""
     control: float
-    """The same for as many test rows in place of the guesses: what one gets without a message."""
+    """The correlation if test rows take the place of the reconstruction: without any message."""
     chance: float
-    """The same for as many test rows in place of the originals: what the guesses have in common
-    with rows that were not there. Clearly above it, something was learnt."""
+    """The correlation if test rows take the place of the originals: what the reconstruction has
+    in common with rows that are not behind the message. A correlation clearly above this value
+    means that the attack learned something."""
     solved: int
-    """Rows of which the attack knows that it has them."""
+    """The number of rows that solve the equations exactly."""
     labels: float
-    """The share of matched rows with the right label."""
+    """The fraction of matched rows with the right label."""
     x: np.ndarray
-    """(n, P) the reconstruction of each original."""
+    """The reconstruction of each original, of shape (n, P)."""
     each: np.ndarray
-    """(n,) its correlation."""
+    """The correlation of each original with its reconstruction, of shape (n,)."""
 
 
-def score(scene: Scene, view: View, guess: Guess) -> Score:
-    """A guess against what is behind the view."""
-    each, order = matched(view.group.x, guess.x)
-    strangers = scene.strangers(len(view.group.x)).x
-    # Fewer test rows than originals: the control is that of as many as there are.
-    control, _ = matched(view.group.x[: len(strangers)], strangers)
-    chance, _ = matched(strangers, guess.x)
+def score(run: AuditedRun, message: ObservedMessage, guess: Reconstruction) -> Score:
+    """Compare a reconstruction with the rows behind the message."""
+    each, order = matched(message.group.x, guess.x)
+    nonmembers = run.nonmembers(len(message.group.x)).x
+    # If there are fewer test rows than originals, the control uses as many as there are.
+    control, _ = matched(message.group.x[: len(nonmembers)], nonmembers)
+    chance, _ = matched(nonmembers, guess.x)
     return Score(
         float(each.mean()),
         float(control.mean()),
         float(chance.mean()),
         guess.solved,
-        float((guess.kind[order] == view.group.kind).mean()),
+        float((guess.kind[order] == message.group.kind).mean()),
         guess.x[order],
         each,
     )
 
 
 def matched(originals: np.ndarray, guesses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each original: the correlation with its guess, and which guess that is."""
+    """Return for each original its best match: the correlation, and the index of the guess."""
     one, two = _standard(originals), _standard(guesses)
     alike = one @ two.T
     rows, columns = linear_sum_assignment(-alike)

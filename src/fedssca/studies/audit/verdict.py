@@ -1,4 +1,4 @@
-"""Open, at risk or protected, in plain words, and the setting that would change it."""
+"""The verdict on an observer: open, at risk or protected, and the setting that would change it."""
 
 from __future__ import annotations
 
@@ -7,91 +7,104 @@ from typing import NamedTuple
 
 from fedssca.methods.participation import cohort_of
 from fedssca.run.privacy import hides_sums
+from fedssca.studies.audit.audited_run import AuditedRun
 from fedssca.studies.audit.count import Count
 from fedssca.studies.audit.membership import Membership
-from fedssca.studies.audit.observers import Seen, Sight
-from fedssca.studies.audit.scene import Scene
+from fedssca.studies.audit.observers import GradientObservation, IntermediateObservation
 from fedssca.studies.audit.score import Score
+from fedssca.studies.audit.vocabulary import Level
 
-__all__ = ["LEVELS", "Verdict", "judge", "judge_seen"]
+__all__ = ["PrivacyVerdict", "assess", "assess_intermediate"]
 
-LEVELS = ("protected", "at risk", "open")
 CROWD = 8
-"""Rows in a sum, over first-layer gradients in it, from which on a row is hard to tell."""
-NOTICEABLE, CERTAIN = 0.6, 0.95
-"""AUC of a membership test from which on a view is at risk (if it is no accident), and open."""
+"""The ratio of rows to first-layer gradients above which a single row is hard to recognise."""
+NOTICEABLE = 0.6
+"""The AUC of a membership test above which a message is at risk, if it is statistically clear."""
+CERTAIN = 0.95
+"""The AUC of a membership test above which a message without noise is open."""
 REBUILT = 0.95
-"""Mean correlation from which on rows count as rebuilt."""
+"""The mean correlation above which rows count as rebuilt."""
 
 
-class Verdict(NamedTuple):
-    """One of LEVELS; why; what to set (empty: nothing)."""
+class PrivacyVerdict(NamedTuple):
+    """How well the rows are protected from one observer."""
 
-    level: str
+    level: Level
     reason: str
+    """Why, in words."""
     remedy: str
+    """The setting that would change the level; empty if they are protected."""
 
 
-def judge(
-    scene: Scene, sight: Sight, found: Count, member: Membership, attack: Score | None, units: int
-) -> Verdict:
-    """A view of gradients; `units`: the rows m J of the first layer's gradient."""
-    level, reason = _level(found, member, attack, sight, units)
-    return Verdict(level, reason, "" if level == LEVELS[0] else _remedy(scene, sight, found, units))
+def assess(
+    run: AuditedRun,
+    observation: GradientObservation,
+    found: Count,
+    member: Membership,
+    attack: Score | None,
+    units: int,
+) -> PrivacyVerdict:
+    """Assess a message of gradients; `units` is the number m J of first-layer gradients."""
+    level, reason = _level(found, member, attack, observation, units)
+    safe = level is Level.PROTECTED
+    remedy = "" if safe else _remedy(run, observation, found, units)
+    return PrivacyVerdict(level, reason, remedy)
 
 
-def judge_seen(seen: Seen) -> Verdict:
-    """A view of something else."""
-    safe = "masked" in seen.phase
-    if safe and not seen.open:
-        return Verdict("protected", seen.reason, "")
-    return Verdict("open" if seen.open else "at risk", seen.reason, seen.remedy)
+def assess_intermediate(seen: IntermediateObservation) -> PrivacyVerdict:
+    """Assess a message of intermediate results, whose level follows from its kind."""
+    return PrivacyVerdict(seen.level, seen.reason, seen.remedy)
 
 
 def _level(
-    found: Count, member: Membership, attack: Score | None, sight: Sight, units: int
-) -> tuple[str, str]:
-    noisy = sight.noise is not None and sight.noise.multiplier > 0
+    found: Count,
+    member: Membership,
+    attack: Score | None,
+    observation: GradientObservation,
+    units: int,
+) -> tuple[Level, str]:
+    noisy = observation.noise is not None and observation.noise.multiplier > 0
     rows = f"{found.rows:,} row{'s' if found.rows > 1 else ''}"
     test = f"a membership test has AUC {member.auc:.2f}"
     sums = f"{found.unknowns:,} unknowns, {found.equations:,} equations"
     if attack and attack.correlation >= REBUILT:
-        return "open", f"the attack rebuilt the {rows} (correlation {attack.correlation:.3f})"
+        words = f"the attack rebuilt the {rows} (correlation {attack.correlation:.3f})"
+        return Level.OPEN, words
     if found.unique:
-        return "open", f"{rows}: {sums}, and the rank says that there is one solution"
+        return Level.OPEN, f"{rows}: {sums}, and by the rank there is only one solution"
     if not noisy and member.auc >= CERTAIN:
-        return "open", f"{rows}: {sums}; {test}: a row that was used is recognised"
+        return Level.OPEN, f"{rows}: {sums}; {test}, which recognises the rows that were used"
     if attack and attack.correlation > attack.chance + 0.05:
         beyond = f"correlation {attack.correlation:.2f}, with other rows {attack.chance:.2f}"
-        return "at risk", f"the attack sees something of the {rows} ({beyond})"
+        return Level.AT_RISK, f"the attack reveals something about the {rows} ({beyond})"
     if member.auc >= NOTICEABLE and member.auc - 2 * member.error > 0.5:
-        return "at risk", f"{test}: whoever has a row can often tell that it was used"
+        return Level.AT_RISK, f"{test}: whoever has a row can often tell that it was used"
     if noisy:
-        return "protected", f"noise covers single rows; {test} (a coin's: 0.5)"
+        return Level.PROTECTED, f"the noise hides single rows; {test} (0.5 is chance)"
     if found.rows <= units:
-        return "at risk", f"{rows} in {units} gradients of the first layer: {sums}"
+        return Level.AT_RISK, f"{rows} in {units} gradients of the first layer: {sums}"
     return (
-        "protected",
+        Level.PROTECTED,
         f"{rows} in {units} gradients of the first layer: {sums}, so infinitely many solutions; "
         f"{test}. Without noise nothing is guaranteed",
     )
 
 
-def _remedy(scene: Scene, sight: Sight, found: Count, units: int) -> str:
-    noisy = sight.noise is not None and sight.noise.multiplier > 0
+def _remedy(run: AuditedRun, observation: GradientObservation, found: Count, units: int) -> str:
+    noisy = observation.noise is not None and observation.noise.multiplier > 0
     noise = (
         "raise privacy.noise_multiplier"
         if noisy
         else "set privacy.clip and privacy.noise_multiplier = 1"
     )
-    if not scene.horizontal:
+    if not run.horizontal:
         wanted = units + 1
         batch = "" if found.rows > units else f"algorithm.batch >= {wanted}, and "
         return f"{batch}{noise}: a secure sum does not hide blocks that parties send alone"
-    cohort = cohort_of(scene.algorithm, scene.problem)
-    count = cohort.size if cohort else scene.clients.count
-    alone = len(sight.clients) == 1
-    if alone and count > 1 and not hides_sums(scene.config):
+    cohort = cohort_of(run.algorithm, run.problem)
+    count = cohort.size if cohort else run.clients.count
+    alone = len(observation.clients) == 1
+    if alone and count > 1 and not hides_sums(run.config):
         total = found.rows * count
         first = "set privacy.secure_sum = true"
         if total > CROWD * units:
@@ -99,15 +112,15 @@ def _remedy(scene: Scene, sight: Sight, found: Count, units: int) -> str:
         return (
             f"{first}: the sum of {count} clients has {total:,} rows, "
             f"{'still not above' if total <= units else 'not well above'} {units}: "
-            f"use {_batch(scene, units, count)} as well, or {noise}"
+            f"use {_batch(run, units, count)} as well, or {noise}"
         )
     if found.rows <= CROWD * units and not noisy:
-        return f"use {_batch(scene, units, count)}, or {noise}"
+        return f"use {_batch(run, units, count)}, or {noise}"
     return noise
 
 
-def _batch(scene: Scene, units: int, count: int) -> str:
-    """Batches with which a sum has more rows than equations, and with which it is a crowd."""
-    steps = scene.algorithm.steps * count
+def _batch(run: AuditedRun, units: int, count: int) -> str:
+    """Name the batches for more rows than equations, and for many more."""
+    steps = run.algorithm.steps * count
     least, good = math.ceil((units + 1) / steps), math.ceil(CROWD * units / steps)
     return f"algorithm.batch >= {least} (better {good})"
