@@ -17,7 +17,7 @@ from fedssca.studies.reproduce import session
 from fedssca.studies.reproduce.cache import Cache
 from fedssca.studies.reproduce.experiment import read
 from fedssca.studies.reproduce.plan import plan
-from fedssca.studies.reproduce.workers import work_off
+from fedssca.studies.reproduce.workers import run_all
 from tests.cli_helpers import Shell, files, one_line, process
 from tests.studies.reproduce.reproduce_helpers import TINY, tiny
 
@@ -43,7 +43,7 @@ def test_from_nothing_to_figures_and_again_from_the_cache(
     def never(*_: object) -> None:
         raise AssertionError("nothing is left to be computed")
 
-    monkeypatch.setattr(session, "work_off", never)
+    monkeypatch.setattr(session, "run_all", never)
     again = shell("reproduce", panel, "--runs", 2, "--out", out, "--resume", "--json")
     assert again.code == 0, again.err
     (about,) = json.loads(again.out)["panels"]
@@ -57,7 +57,7 @@ def test_from_nothing_to_figures_and_again_from_the_cache(
     monkeypatch.setattr(session, "fingerprint", lambda: "newer")
     old = shell.refused("reproduce", panel, "--runs", 2, "--out", out, "--resume")
     assert old.endswith("only 4 of another version of the code: leave out --resume")
-    monkeypatch.setattr(session, "work_off", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(session, "run_all", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     newer = shell("reproduce", panel, "--runs", 2, "--out", out)
     assert newer.code == 130
     assert "4 cached runs are of another version of the code: computed again" in newer.err
@@ -151,7 +151,7 @@ def test_a_worker_that_is_killed_ends_the_command(tmp_path: Path) -> None:
 
     threading.Thread(target=kill, daemon=True).start()
     with pytest.raises(UserError, match=r"a worker process ended \(exit code -9\).*same command"):
-        work_off(items, cache, 2, lambda *_: None, lambda item: None)
+        run_all(items, cache, 2, lambda *_: None, lambda item: None)
     assert len(killed) == 2
     for pid in killed:
         assert not Path(f"/proc/{pid}").exists()

@@ -17,30 +17,29 @@ import pytest
 from fedssca.errors import UserError
 from fedssca.run.build import load_dataset
 from fedssca.run.config import parse
-from fedssca.studies.reproduce import race as racing
-from fedssca.studies.reproduce import race_run
 from fedssca.studies.reproduce.cache import Cache
-from fedssca.studies.reproduce.race import (
+from fedssca.studies.reproduce.tuned import comparison, training
+from fedssca.studies.reproduce.tuned.comparison import (
     FEATURE,
     LONG,
     SAMPLE,
     Entry,
     Outcome,
+    compare,
     draw,
-    race,
     settings,
 )
-from fedssca.studies.reproduce.race_run import (
-    Item,
-    looks,
-    one_by_one,
+from fedssca.studies.reproduce.tuned.table import clear, table, verdict
+from fedssca.studies.reproduce.tuned.table import draw as draw_figure
+from fedssca.studies.reproduce.tuned.training import (
+    Training,
+    evaluation_rounds,
+    in_processes,
+    in_sequence,
     open_cache,
     rounds_to_target,
-    side_by_side,
-    work,
+    train,
 )
-from fedssca.studies.reproduce.race_table import clear, table, verdict
-from fedssca.studies.reproduce.race_table import draw as draw_figure
 
 BASE = parse("[data]\nclients = 4\n[model]\nhidden = 4\n")
 ENTRIES = (
@@ -53,7 +52,7 @@ TARGETS = (0.3, 0.5)
 
 def small(cache: Cache, **options: Any) -> list[Outcome]:
     given = {"mark": "digits", "trials": 2, "runs": 2, "targets": TARGETS} | options
-    return race(BASE, ENTRIES, cache, **given)
+    return compare(BASE, ENTRIES, cache, **given)
 
 
 def pretend(items: Any, cache: Cache, done: Any) -> None:
@@ -64,15 +63,15 @@ def pretend(items: Any, cache: Cache, done: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Cache, list[Outcome], list[Item]]:
-    """A small race, its cache and what was trained for it."""
-    cache, trained = open_cache(tmp_path_factory.mktemp("race")), []
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Cache, list[Outcome], list[Training]]:
+    """A small comparison, its cache and what was trained for it."""
+    cache, trained = open_cache(tmp_path_factory.mktemp("comparison")), []
 
-    def crew(items: Any, cache: Cache, done: Any) -> None:
+    def executor(items: Any, cache: Cache, done: Any) -> None:
         trained.extend(items)
-        one_by_one(items, cache, done)
+        in_sequence(items, cache, done)
 
-    return cache, small(cache, crew=crew), trained
+    return cache, small(cache, executor=executor), trained
 
 
 def outcome(name: str, *rounds: float | None, target: float = 0.9, **more: Any) -> Outcome:
@@ -101,11 +100,11 @@ def test_rounds_to_a_target(curve: Any, target: float, rounds: float | None) -> 
 
 
 def test_looks_begin_with_every_round_and_end_with_the_last() -> None:
-    at = looks(1000)
+    at = evaluation_rounds(1000)
     assert at[:20] == list(range(1, 21))
     assert at[-1] == 1000
     assert all(1 <= b - a <= 0.06 * a + 1 for a, b in itertools.pairwise(at))
-    assert looks(1) == [1]
+    assert evaluation_rounds(1) == [1]
 
 
 def test_every_entry_gets_the_same_points() -> None:
@@ -137,7 +136,7 @@ def test_step_means_the_same_to_every_method(steps: int) -> None:
     assert s.gamma.a * v == pytest.approx(0.5, rel=5e-3)
 
 
-def test_a_race(first: tuple[Cache, list[Outcome], list[Item]]) -> None:
+def test_a_race(first: tuple[Cache, list[Outcome], list[Training]]) -> None:
     _, outcomes, trained = first
     assert [(o.entry, o.target) for o in outcomes] == [(e, t) for e in ENTRIES for t in TARGETS]
     searched = [item.label for item in trained if item.hold_out is not None]
@@ -153,25 +152,25 @@ def test_a_race(first: tuple[Cache, list[Outcome], list[Item]]) -> None:
 
 
 def test_the_same_race_again_trains_nothing(
-    first: tuple[Cache, list[Outcome], list[Item]],
+    first: tuple[Cache, list[Outcome], list[Training]],
 ) -> None:
     cache, outcomes, _ = first
     heard: list[tuple[float, float, str]] = []
 
-    def crew(items: Any, *rest: Any) -> None:
+    def executor(items: Any, *rest: Any) -> None:
         assert not items
 
-    assert small(cache, crew=crew, progress=lambda *at: heard.append(at)) == outcomes
+    assert small(cache, executor=executor, progress=lambda *at: heard.append(at)) == outcomes
     assert heard[-1][0] == pytest.approx(heard[-1][1])
 
 
 def test_a_race_in_processes_gives_the_same(
-    first: tuple[Cache, list[Outcome], list[Item]], tmp_path: Path
+    first: tuple[Cache, list[Outcome], list[Training]], tmp_path: Path
 ) -> None:
     cache, outcomes, trained = first
     other, heard = Cache(tmp_path, cache.code), []
     some = [i for i in trained if i.label == "ssca 5x2"][:1]
-    side_by_side(some, other, heard.append, jobs=1)
+    in_processes(some, other, heard.append, jobs=1)
     assert {i.key for i in heard} == {i.key for i in some}
     for item in some:
         one, two = other.get(item.key), cache.get(item.key)
@@ -193,17 +192,17 @@ def test_an_interrupted_race_goes_on(tmp_path: Path) -> None:
         pretend(items, cache, done)
 
     with pytest.raises(KeyboardInterrupt):
-        small(cache, crew=broken)
-    outcomes = small(cache, crew=rest)
+        small(cache, executor=broken)
+    outcomes = small(cache, executor=rest)
     assert calls == [2, 4]
     assert {o.rounds for o in outcomes} == {(1.5, 1.5), (2.5, 2.5)}
 
 
 def test_held_out_rows_neither_train_nor_test() -> None:
-    text = race_run._plain(BASE, 0)
+    text = training._base_run(BASE, 0)
     every = load_dataset(BASE)
-    parts = race_run.stage(text, 0)[0]
-    final = race_run.stage(text, None)[0]
+    parts = training.prepare(text, 0)[0]
+    final = training.prepare(text, None)[0]
 
     def seen(columns: Any) -> set[bytes]:
         return {row.tobytes() for row in np.asarray(columns["x"])}
@@ -217,24 +216,24 @@ def test_held_out_rows_neither_train_nor_test() -> None:
     assert seen(final.test) == seen(every.test)
 
 
-def item(*chosen: str, **more: Any) -> Item:
+def item(*chosen: str, **more: Any) -> Training:
     entry = Entry("sgd", 10, 1, 40)
-    made = racing._item(BASE, "digits", entry, chosen, 0, 0, 0.99)
+    made = comparison._training(BASE, "digits", entry, chosen, 0, 0, 0.99)
     return made._replace(**more)
 
 
 def test_a_training_that_diverges_ends_there_and_wins_nothing() -> None:
-    record = work(item("algorithm.name=sgd", "algorithm.rate={a = 1e30}"))
+    record = train(item("algorithm.name=sgd", "algorithm.rate={a = 1e30}"))
     assert record["end"] == "diverged"
     assert len(record["curve"]) < 5
     good = [[1, 0.5], [2, 0.95], [3, 0.95]]
-    assert racing.winner([record["curve"], good], 0.9) == 1
-    assert racing.winner([record["curve"]], 0.9) is None
+    assert comparison.winner([record["curve"], good], 0.9) == 1
+    assert comparison.winner([record["curve"]], 0.9) is None
 
 
 def test_a_training_ends_when_its_target_is_reached() -> None:
     one = item("algorithm.name=sgd", "algorithm.rate={a = 0.3}")
-    record = work(one._replace(stop=0.3))
+    record = train(one._replace(stop=0.3))
     assert record["end"] == "reached"
     assert [accuracy >= 0.3 for _, accuracy in record["curve"][-3:]] == [False, True, True]
     assert pickle.loads(pickle.dumps(one)) == one
@@ -242,15 +241,19 @@ def test_a_training_ends_when_its_target_is_reached() -> None:
 
 def test_a_batch_of_all_rows_stays_one_when_rows_are_held_out() -> None:
     config = parse("[data]\nclients = 4\n[algorithm]\nbatch = 359\n")
-    rows = race_run.stage(race_run._plain(BASE, 0), 0)[0]
-    assert race_run._fitting(config, rows).algorithm.batch == len(rows.train["y"]) // 4 < 359
+    rows = training.prepare(training._base_run(BASE, 0), 0)[0]
+    assert (
+        training._with_fitting_batch(config, rows).algorithm.batch
+        == len(rows.train["y"]) // 4
+        < 359
+    )
 
 
 def test_parties_that_hold_columns_race_too() -> None:
     base = parse('[data]\nclients = 4\nsplit = "feature"\n[model]\nhidden = 4\n')
     entry = Entry("ssca", 10, 1, 2)
     chosen = settings(entry, draw(1, 0)[0])
-    record = work(racing._item(base, "digits", entry, chosen, 0, 0, 0.01))
+    record = train(comparison._training(base, "digits", entry, chosen, 0, 0, 0.01))
     assert record["end"] == "reached"
     assert min(record["wire"]) > 0
 
@@ -259,7 +262,7 @@ def test_what_cannot_be_raced_is_said_in_a_line(tmp_path: Path) -> None:
     cache = open_cache(tmp_path)
     limited = parse('[[problem.constraint]]\nkind = "loss"\nlimit = 0.2\n')
     with pytest.raises(UserError, match="knows no limits"):
-        race(limited, ENTRIES, cache, mark="")
+        compare(limited, ENTRIES, cache, mark="")
     for bad in ({"trials": 0}, {"runs": 0}, {"seed": -1}, {"targets": (90,)}, {"targets": ()}):
         with pytest.raises(UserError, match=next(iter(bad))):
             small(cache, **bad)
@@ -327,4 +330,4 @@ def test_spreads() -> None:
     assert outcome("sgd 10x1", 1.0, 2.0, 3.0).sd == 1.0
     assert math.isnan(outcome("sgd 10x1", 1.0).sd)
     assert not outcome("sgd 10x1").sure
-    assert functools.partial(side_by_side, jobs=2)([], Cache(Path("."), ""), print) is None
+    assert functools.partial(in_processes, jobs=2)([], Cache(Path("."), ""), print) is None

@@ -1,4 +1,4 @@
-"""The second opinion: what is raced, how statements are judged by it, and the command."""
+"""The second tuned_check: what is outcome_of, how statements are judged by it, and the command."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from fedssca.studies.reproduce.experiment import Statement, read
-from fedssca.studies.reproduce.race import FEATURE, LONG, SAMPLE, TARGETS, Entry, Outcome
-from fedssca.studies.reproduce.tuned import entries, families, opinion
+from fedssca.studies.reproduce.tuned.comparison import (
+    FEATURE,
+    LONG,
+    SAMPLE,
+    TARGETS,
+    Entry,
+    Outcome,
+)
+from fedssca.studies.reproduce.tuned.statements import entries, families, tuned_check
 from tests.cli_helpers import Shell
 from tests.studies.reproduce.reproduce_helpers import curve, measured, tiny
 
@@ -37,12 +44,12 @@ def test_what_is_raced_are_all_methods_with_every_batch_and_steps_of_the_panels(
 def test_a_statement_about_speed_is_judged_again(statement: Statement) -> None:
     quick = [outcome("ssca", t, 10.0, 12.0) for t in TARGETS]
     slow = [outcome("sgd", t, 20.0, 22.0) for t in TARGETS]
-    found = opinion([*quick, *slow])(statement, BOTH)
+    found = tuned_check([*quick, *slow])(statement, BOTH)
     assert found is not None
     assert found.holds
     assert "90% 11/21" in found.details[0]
     turned = [o.__class__(**{**vars(o), "rounds": (30.0, 30.0)}) for o in quick]
-    again = opinion([*turned, *slow])(statement, BOTH)
+    again = tuned_check([*turned, *slow])(statement, BOTH)
     assert again is not None
     assert not again.holds
 
@@ -50,17 +57,17 @@ def test_a_statement_about_speed_is_judged_again(statement: Statement) -> None:
 def test_a_target_that_not_every_run_reaches_counts_as_never() -> None:
     quick = [outcome("ssca", t, 10.0, None) for t in TARGETS]
     slow = [outcome("sgd", t, 20.0, 22.0) for t in TARGETS]
-    found = opinion([*quick, *slow])(FASTER, BOTH)
+    found = tuned_check([*quick, *slow])(FASTER, BOTH)
     assert found is not None
     assert not found.holds
     assert "never/21" in found.details[0]
     nobody = [outcome(m, t) for m in ("ssca", "sgd") for t in TARGETS]
-    assert opinion(nobody)(FASTER, BOTH) is None
+    assert tuned_check(nobody)(FASTER, BOTH) is None
 
 
 def test_other_statements_have_no_second_opinion() -> None:
     keeps = Statement("kept", "", "keeps", {"curve": "ours"})
-    assert opinion([outcome("ssca", 0.9, 1.0)])(keeps, BOTH) is None
+    assert tuned_check([outcome("ssca", 0.9, 1.0)])(keeps, BOTH) is None
 
 
 def test_the_command_tunes_races_and_judges(
@@ -70,10 +77,10 @@ def test_the_command_tunes_races_and_judges(
     told = ("reproduce", tiny(tmp_path), "--runs", 1, "--tuned", "--trials", 1, "--out", out)
     first = shell(*told, "--jobs", 2, "--json")
     assert first.code == 0, first.err
-    panel, raced = json.loads(first.out)["panels"]
+    panel, outcome_of = json.loads(first.out)["panels"]
     assert panel["name"] == "tiny"
-    assert raced["name"] == "tuned-sample"
-    assert len(raced["outcomes"]) == 3 * 2 * len(TARGETS)
+    assert outcome_of["name"] == "tuned-sample"
+    assert len(outcome_of["outcomes"]) == 3 * 2 * len(TARGETS)
     assert {f"tuned-sample.{e}" for e in ("csv", "md", "png", "svg")} <= {
         path.name for path in out.iterdir()
     }

@@ -8,11 +8,11 @@ from fedssca.studies.reproduce.experiment import Statement
 from fedssca.studies.reproduce.measure import Measured
 from fedssca.studies.reproduce.verdict import (
     Finding,
+    check_all,
     falls,
     faster,
     fewest,
     identical,
-    judge,
     keeps,
     steers,
 )
@@ -134,8 +134,8 @@ def test_identical_is_a_matter_of_distance() -> None:
 def test_the_verdict_knows_tuned_results(tuned: Finding | None, word: str) -> None:
     said = Statement("quick is quick", "here", "faster", {"order": ["quick", "slow"]})
     shown = panel("trajectory", [QUICK.curve, SLOW.curve], said)
-    (verdict,) = judge(shown, found(QUICK, SLOW), lambda *_: tuned)
+    (verdict,) = check_all(shown, found(QUICK, SLOW), lambda *_: tuned)
     assert verdict.word == word
     assert any("tuned" in line for line in verdict.finding.details) == (tuned is not None)
-    (verdict,) = judge(shown, {"quick": SLOW, "slow": QUICK}, lambda *_: tuned)
+    (verdict,) = check_all(shown, {"quick": SLOW, "slow": QUICK}, lambda *_: tuned)
     assert verdict.word == "does not hold"

@@ -1,14 +1,16 @@
-"""The paper's figures, drawn again, and its statements, judged: what `fedssca reproduce` does.
+"""`fedssca reproduce`: the paper's figures from new runs, and verdicts on its statements.
 
-    experiment.py   a panel as one TOML: curves (each a run config) and statements
-    plan.py         panels -> runs: seeds, evaluated rounds, what each run costs
-    runs.py         configs in, numbers out: the only place that trains (identity.py: one panel's)
-    cache.py        finished runs on disk, each in a file of its own, tied to the code's version
-    workers.py      processes that work the plan off
-    measure.py      runs -> means and spreads, and the lines of a figure
-    verdict.py      statements against what was measured
-    figure.py, pages.py   what a reader sees: PNG, SVG, CSV, Markdown, JSON
-    session.py      all of the above in order; command.py puts it on the command line
+experiment  a panel as one TOML file: curves (each is a run configuration) and statements
+plan        the runs of the panels: seeds, evaluated rounds, estimated cost
+runs        carries out the runs; the only module here that trains (with identity, for one panel)
+cache       finished runs on disk, one file per run, with the fingerprint of the code
+workers     the processes that carry out the plan
+measure     means and standard deviations of the runs, and the lines of a figure
+verdict     checks the statements against the measurements
+figure      draws a panel as PNG and SVG
+pages       writes the CSV, Markdown and JSON files
+tuned       compares the methods again, all tuned with the same budget
+session     all of the above in order
 
-Reading experiment.py, plan.py, runs.py, verdict.py and session.py is enough to know it all.
+To know how it works, read experiment, plan, runs, verdict and session.
 """

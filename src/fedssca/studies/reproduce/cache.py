@@ -1,4 +1,4 @@
-"""Finished runs on disk: a file a run, put in place whole, tied to the code that made it."""
+"""Finished runs on disk: one file per run, tied to the version of the code that computed it."""
 
 from __future__ import annotations
 
@@ -20,39 +20,52 @@ __all__ = ["Cache", "fingerprint", "run_key"]
 
 Row = dict[str, Any]
 ROOT = "fedssca.studies.reproduce.runs"
+"""The module that trains: what it imports decides the numbers."""
 PACKAGE = Path(__file__).parents[2]
+WITHOUT_NUMBERS = (
+    "fedssca.errors",
+    "fedssca.system",
+    "fedssca.data.fetch",
+    "fedssca.run.curves",
+    "fedssca.run.export",
+    "fedssca.run.record",
+    "fedssca.run.show",
+)
+"""Imported modules that only download, store, show or export: a change there keeps the cache."""
 
 
 def run_key(task: str, config: Config, evaluate_at: Sequence[int], data: str) -> str:
-    """Names one run: its config with the seed, the evaluated rounds, the data's own digest."""
+    """Return a digest of a run: its configuration, the evaluated rounds, the digest of the data."""
     placeless = replace(config, data=replace(config.data, dir="", path=""))
     text = f"{task}\n{render(placeless)}\n{list(evaluate_at)}\n{data}\n"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def fingerprint() -> str:
-    """The code that decides the numbers: what `runs.py` imports, and the libraries' versions.
+def fingerprint(root: str = ROOT) -> str:
+    """Return a digest of the code that decides the numbers, and of the versions of libraries.
 
-    Comments, layout and docstrings do not count.
+    The code is what the module `root` imports, directly or indirectly. Comments, layout and
+    docstrings do not count.
     """
     digest = hashlib.sha256()
     for name in ("jax", "jaxlib", "numpy"):
         digest.update(f"{name} {version(name)}\n".encode())
-    for module, tree in sorted(_imported(ROOT).items()):
+    for module, tree in sorted(_imported(root).items()):
         digest.update(f"{module}\n{ast.dump(_bare(tree))}\n".encode())
     return digest.hexdigest()[:12]
 
 
 def _imported(root: str) -> dict[str, ast.Module]:
-    """The modules of this package that `root` imports, directly or not, parsed."""
+    """Return the syntax trees of the modules of this package that `root` imports."""
     found: dict[str, ast.Module] = {}
     ahead = [root]
     while ahead:
         name = ahead.pop()
         path = PACKAGE.joinpath(*name.split(".")[1:])
         file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        if name in found or name == "fedssca" or not file.is_file():
+        if name in found or name in WITHOUT_NUMBERS or not file.is_file():
             continue
+        ahead.append(name.rpartition(".")[0])  # Importing a module runs its packages, too.
         found[name] = ast.parse(file.read_text())
         for node in ast.walk(found[name]):
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -64,7 +77,7 @@ def _imported(root: str) -> dict[str, ast.Module]:
 
 
 def _bare(tree: ast.Module) -> ast.Module:
-    """Without strings that stand as statements: docstrings."""
+    """Remove docstrings from a syntax tree."""
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
@@ -77,13 +90,13 @@ def _bare(tree: ast.Module) -> ast.Module:
 
 
 class Cache:
-    """`<key>-<fingerprint>.json` in one folder."""
+    """A folder with one file <key>-<fingerprint>.json per run."""
 
     def __init__(self, folder: Path, code: str) -> None:
         self.folder, self.code = folder, code
 
     def create(self) -> None:
-        """Make the folder and see that it can be written to."""
+        """Make the folder and check that it can be written to."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             probe = self.folder / f".probe-{os.getpid()}"
@@ -96,7 +109,7 @@ class Cache:
             ) from error
 
     def get(self, key: str) -> Row | None:
-        """The run, or None where it is absent, damaged or of another version of the code."""
+        """Return a run, or None if it is absent, damaged or of another version of the code."""
         try:
             stored = json.loads(self._file(key).read_text())
             run: Row = stored["run"]
@@ -106,7 +119,7 @@ class Cache:
         return run if whole else None
 
     def put(self, key: str, run: Row, about: Row) -> None:
-        """Store a run; a reader sees all of it or nothing. `about` is for people."""
+        """Store a run in one step; `about` describes it for people who open the file."""
         file = self._file(key)
         draft = file.with_name(f".{file.name}.{os.getpid()}.part")
         text = json.dumps({"key": key, "sha256": _digest(run), "about": about, "run": run})
@@ -126,7 +139,7 @@ class Cache:
                 draft.unlink()
 
     def outdated(self, keys: Iterable[str]) -> int:
-        """How many of the runs are there, but of another version of the code only."""
+        """Return how many of the runs exist only for another version of the code."""
         there: dict[str, set[str]] = {}
         for path in self.folder.glob("*-*.json"):
             key, _, code = path.stem.partition("-")

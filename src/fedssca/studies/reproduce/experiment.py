@@ -1,10 +1,10 @@
-"""A panel as one TOML: what is drawn, the runs behind it, the statements that are judged.
+"""A panel as one TOML file: what is drawn, the runs behind it, the statements that are checked.
 
-title, figure     in words, and where the paper shows it
+title, figure     the title, and the figure of the paper that shows it
 kind              "trajectory": `quantity` over the rounds
-                  "tradeoff":   rounds to the test accuracy `target` against samples a round
-                  "sweep":      |w|^2 against training cost, one point a value of a swept key
-                  "identity":   Algorithm 1 against its own momentum recursion
+                  "tradeoff":   rounds to the test accuracy `target` against samples per round
+                  "sweep":      |w|^2 against training cost, one point per value of a swept key
+                  "identity":   Algorithm 1 against the momentum recursion that it equals
 curves, compare   other panels whose curves are drawn, or only compared with
 [base]            a run, as in docs/config.md
 [[curve]]         label, group (its colour), `set` (what differs from the base); optional: extra
@@ -34,7 +34,7 @@ KINDS = ("trajectory", "tradeoff", "sweep", "identity")
 MODELS = ("last", "returned")
 QUANTITIES = ("train_cost", "test_accuracy", "norm_sq", "objective")
 Number = (int, float)
-SHEET: dict[str, Any] = {
+PANEL: dict[str, Any] = {
     "title": str,
     "figure": str,
     "kind": str,
@@ -60,35 +60,34 @@ STATEMENT: dict[str, Any] = {"text": str, "where": str, "check": str}
 
 @dataclass(frozen=True)
 class Curve:
-    """One run of the panel, over all its seeds."""
+    """One run of the panel with all its seeds."""
 
     label: str
     group: str
     config: Config
     series: str
-    """The line of the figure that it belongs to: of a sweep every value is a Curve."""
+    """The line of the figure to which it belongs; every value of a sweep is a curve."""
     model: str = "last"
-    """Which point counts at the end: w(T), or the model that the run returns."""
+    """Which model counts at the end: "last" is w(T), "returned" the one that the run returns."""
     extra: bool = False
-    """Not of the paper."""
-    swept: float | None = None
+    """Whether the curve is not in the paper."""
     drawn: bool = True
     task: str = "train"
 
     @property
     def work(self) -> int:
-        """Samples a client goes through in a round: B x E."""
+        """The number of samples that a client processes in a round: B x E."""
         return self.config.algorithm.batch * self.config.algorithm.local_steps
 
     @property
     def limit(self) -> float:
-        """U, the first limit."""
+        """The first limit U."""
         return self.config.problem.constraint[0].limit
 
 
 @dataclass(frozen=True)
 class Statement:
-    """What the paper says, and how it is judged."""
+    """What the paper says, and how it is checked."""
 
     text: str
     where: str
@@ -102,7 +101,7 @@ class Experiment:
 
     name: str
     source: str
-    """What to call it on the command line: its name, or the path of the user's own file."""
+    """Its name on the command line, or the path of the user's own file."""
     title: str
     figure: str
     kind: str
@@ -113,24 +112,24 @@ class Experiment:
 
     @property
     def drawn(self) -> list[Curve]:
-        """The curves of the figure itself."""
+        """The curves that the figure shows."""
         return [curve for curve in self.curves if curve.drawn]
 
 
 def folder() -> Path:
-    """Where the panels are: in the installed package, or at the root of the repository."""
+    """Return the folder of the panels: in the installed package, or in the repository."""
     package = Path(__file__).parents[2]
     inside = package / "experiments"
     return inside if inside.is_dir() else package.parents[1] / "experiments"
 
 
 def known() -> list[str]:
-    """The names of all panels."""
+    """Return the names of all panels."""
     return sorted(path.stem for path in folder().glob("*.toml"))
 
 
 def read(name: str) -> Experiment:
-    """The panel of that name, or in the file at that path."""
+    """Return the panel of that name, or of the file at that path."""
     if name.endswith(".toml"):
         return _read(Path(name), ())
     if name not in known():
@@ -142,36 +141,37 @@ def read(name: str) -> Experiment:
 def _read(path: Path, above: tuple[Path, ...]) -> Experiment:
     where = path.name
     try:
-        sheet = tomllib.loads(read_text(path))
+        content = tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{where} is not valid TOML: {error}") from error
-    _check(sheet, SHEET, where, needed=("title", "kind"))
-    if sheet["kind"] not in KINDS:
-        raise UserError(f"{where}: kind = {sheet['kind']!r}: {nearest(sheet['kind'], KINDS)}")
-    _check_quantity(sheet.get("quantity", "train_cost"), f"{where}: quantity")
-    own = [c for entry in sheet.get("curve", ()) for c in _curves(entry, sheet, where)]
-    others = [_borrowed(n, path, (*above, path), True) for n in sheet.get("curves", ())]
-    unseen = [_borrowed(n, path, (*above, path), False) for n in sheet.get("compare", ())]
+    _check(content, PANEL, where, needed=("title", "kind"))
+    if content["kind"] not in KINDS:
+        raise UserError(f"{where}: kind = {content['kind']!r}: {nearest(content['kind'], KINDS)}")
+    _check_quantity(content.get("quantity", "train_cost"), f"{where}: quantity")
+    own = [c for entry in content.get("curve", ()) for c in _curves(entry, content, where)]
+    others = [_borrowed(n, path, (*above, path), True) for n in content.get("curves", ())]
+    unseen = [_borrowed(n, path, (*above, path), False) for n in content.get("compare", ())]
     curves = {c.label: c for group in (*unseen, *others, own) for c in group}
     if not curves:
         raise UserError(f"{where} has no curves: add [[curve]] entries, or curves = [a panel]")
     return Experiment(
         name=path.stem,
         source=path.stem if path.parent == folder() else str(path),
-        title=sheet["title"],
-        figure=sheet.get("figure", ""),
-        kind=sheet["kind"],
-        quantity=sheet.get("quantity", "train_cost"),
-        target=float(sheet.get("target", 0.9)),
+        title=content["title"],
+        figure=content.get("figure", ""),
+        kind=content["kind"],
+        quantity=content.get("quantity", "train_cost"),
+        target=float(content.get("target", 0.9)),
         curves=tuple(curves.values()),
         statements=tuple(
-            _statement(entry, list(curves.values()), where) for entry in sheet.get("statement", ())
+            _statement(entry, list(curves.values()), where)
+            for entry in content.get("statement", ())
         ),
     )
 
 
 def _borrowed(name: Any, path: Path, above: tuple[Path, ...], drawn: bool) -> list[Curve]:
-    """The curves of another panel: of the same folder, or else one of the paper's."""
+    """Return the curves of another panel in the same folder, or of a panel of the paper."""
     beside = path.with_name(f"{name}.toml")
     target = beside if beside.is_file() else folder() / f"{name}.toml"
     if not target.is_file():
@@ -181,36 +181,36 @@ def _borrowed(name: Any, path: Path, above: tuple[Path, ...], drawn: bool) -> li
     return [replace(c, drawn=drawn) for c in _read(target, above).curves if c.drawn]
 
 
-def _curves(entry: Any, sheet: dict[str, Any], where: str) -> list[Curve]:
-    """One [[curve]]: a run, or with `sweep` a run for every value."""
+def _curves(entry: Any, content: dict[str, Any], where: str) -> list[Curve]:
+    """Return the curve of one [[curve]], or with `sweep` one curve per value."""
     _check(entry, CURVE, f"{where}: a [[curve]]", needed=("label", "group"))
     label, sweep = entry["label"], entry.get("sweep")
     place = f"{where}, curve {label!r}"
     if (model := entry.get("model", "last")) not in MODELS:
         raise UserError(f"{place}: model = {model!r}: {nearest(model, MODELS)}")
-    text = tomli_w.dumps(_merged(sheet.get("base", {}), entry.get("set", {})))
+    text = tomli_w.dumps(_merged(content.get("base", {}), entry.get("set", {})))
 
-    def curve(name: str, settings: list[str], value: float | None) -> Curve:
+    def curve(name: str, settings: list[str]) -> Curve:
         try:
             config = parse(text, settings)
         except UserError as error:
             raise UserError(f"{place}: {error}") from error
-        task = "identity" if sheet["kind"] == "identity" else "train"
+        task = "identity" if content["kind"] == "identity" else "train"
         extra = entry.get("extra", False)
-        return Curve(name, entry["group"], config, label, model, extra, value, task=task)
+        return Curve(name, entry["group"], config, label, model, extra, task=task)
 
     if sweep is None:
-        return [curve(label, [], None)]
+        return [curve(label, [])]
     _check(sweep, SWEEP, f"{place}: sweep", needed=("key", "values"))
     symbol = sweep.get("symbol", sweep["key"])
     return [
-        curve(f"{label}, {symbol}={value:g}", [f"{sweep['key']}={value}"], float(value))
+        curve(f"{label}, {symbol}={value:g}", [f"{sweep['key']}={value}"])
         for value in sweep["values"]
     ]
 
 
 def _statement(entry: Any, curves: list[Curve], where: str) -> Statement:
-    """One [[statement]], its options checked against what its check knows and the curves there."""
+    """Return one [[statement]], after comparing its options with its check and the curves."""
     place = f"{where}: a [[statement]]"
     kind = entry.get("check") if isinstance(entry, dict) else None
     if kind not in CHECKS:
@@ -246,7 +246,7 @@ def _check_quantity(name: str, where: str) -> None:
 
 
 def _check(table: Any, kinds: Mapping[str, Any], where: str, needed: Iterable[str] = ()) -> None:
-    """Every key is known and of its type, and none is missing."""
+    """Raise a UserError unless every key is known and has its type, and none is missing."""
     if not isinstance(table, dict):
         raise UserError(f"{where} must be a table with keys {', '.join(kinds)}")
     for key, value in table.items():
@@ -268,7 +268,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the keys of `more`, table by table."""
+    """Return `base` with the keys of `more`, table by table."""
     out = dict(base)
     for key, value in more.items():
         old = out.get(key)

@@ -1,11 +1,11 @@
-"""Algorithm 1 without constraints is SGD with a momentum of its own, term by term.
+"""The identity of Algorithm 1 without constraints and SGD with a certain momentum.
 
-With lam = 0 and rho(1) = 1 the averaged surrogate's minimiser gives
+With lam = 0 and rho(1) = 1 the minimiser of the averaged surrogate gives
 
     v(t) = (1 - rho(t)) (1 - gamma(t-1)) v(t-1) + rho(t) / (2 tau) g(t),   gamma(0) = 0, v(0) = 0
     w(t+1) = w(t) - gamma(t) v(t)
 
-where g(t) is the mini-batch gradient. Both are run here through the same batches.
+where g(t) is the mini-batch gradient. Both are run here with the same batches.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 def momentum_recursion(
     problem: Problem, *, batch: int, rho: Schedule, gamma: Schedule, tau: float
 ) -> Algorithm:
-    """The recursion above as a method of its own; it shares no code with `ssca`."""
+    """Return the recursion above as a method; it shares no code with `ssca`."""
     row = problem.combine[0]
 
     def reply(terms: Terms, request: Request, data: Batch) -> Message:
@@ -58,7 +58,7 @@ def momentum_recursion(
 def against_momentum(
     job: Job, evaluate_at: Sequence[int], on_row: Callable[[Row], None] = lambda row: None
 ) -> list[Row]:
-    """Training cost of both, and |w_ssca - w_momentum| / |w_ssca|, at the given rounds."""
+    """Return the training cost of both, and |w_ssca - w_momentum| / |w_ssca|, at given rounds."""
     config = job.config
     chosen, last = config.algorithm, config.algorithm.rounds - 1
     if chosen.name != "ssca" or config.problem.l2 or job.problem.constraints:
@@ -76,15 +76,15 @@ def against_momentum(
     seed = config.run.seed
     engines = [made(job.problem, job.clients, method, seed, unperturbed) for method in pair]
     states = [method.init(job.problem.start) for method in pair]
-    judge = evaluator_over(job.problem, job.clients, None)
+    evaluator = evaluator_over(job.problem, job.clients, None)
     rows: list[Row] = []
     for stop in sorted({*(t for t in evaluate_at if t <= last), last}):
         states = [e.advance(state, stop) for e, state in zip(engines, states, strict=True)]
         ours, theirs = (state.w for state in states)
         row = {
             "round": stop,
-            "train_cost": judge.row(ours)["train_cost"],
-            "momentum_cost": judge.row(theirs)["train_cost"],
+            "train_cost": evaluator.row(ours)["train_cost"],
+            "momentum_cost": evaluator.row(theirs)["train_cost"],
             "distance": float(jnp.linalg.norm(ours - theirs) / (jnp.linalg.norm(ours) or 1.0)),
         }
         rows.append(row)

@@ -1,4 +1,4 @@
-"""Runs -> means and spreads, and the lines of a figure."""
+"""Means and standard deviations over the runs of a curve, and the lines of a figure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ Row = dict[str, Any]
 
 
 class Measured(NamedTuple):
-    """What the runs of one curve gave, a record a seed (see `runs.carry_out`)."""
+    """The runs of one curve."""
 
     curve: Curve
     runs: Sequence[Row]
+    """One record per seed, as `runs.carry_out` yields them."""
 
     @property
     def rounds(self) -> list[int]:
@@ -27,19 +28,19 @@ class Measured(NamedTuple):
         return [row["round"] for row in self.runs[0]["rows"]]
 
     def at(self, t: int, quantity: str) -> np.ndarray:
-        """The quantity at round t, a value a run."""
+        """Return the quantity at round t, one value per run."""
         number = self.rounds.index(t)
         return np.array([run["rows"][number][quantity] for run in self.runs])
 
     def final(self, quantity: str) -> np.ndarray:
-        """The quantity at the end: of w(T), or of the returned model where that is what counts."""
+        """Return the quantity at the end, one value per run: of w(T), or of the returned model."""
         returned = self.curve.model == "returned"
         return np.array(
             [(run["returned"] if returned else run["rows"][-1])[quantity] for run in self.runs]
         )
 
     def rounds_to(self, accuracy: float) -> np.ndarray:
-        """The first evaluated round with that test accuracy, a value a run; inf: never."""
+        """Return the first evaluated round with that test accuracy, or inf, one value per run."""
         return np.array(
             [
                 next((r["round"] for r in run["rows"] if r["test_accuracy"] >= accuracy), np.inf)
@@ -50,7 +51,7 @@ class Measured(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Mean and spread over the runs of a curve, at one place of the x axis."""
+    """The mean and spread over the runs of a curve, at one value of the x axis."""
 
     curve: str
     x: float
@@ -66,12 +67,12 @@ class Line(NamedTuple):
 
     label: str
     curve: Curve
-    """The first of its curves: for colour, line style and marker."""
+    """The first of its curves, which decides colour, line style and marker."""
     points: list[Point]
 
 
 def lines(panel: Experiment, found: Mapping[str, Measured]) -> list[Line]:
-    """What the panel shows."""
+    """Return the lines of the panel."""
     own = [found[curve.label] for curve in panel.drawn]
     if panel.kind == "trajectory":
         return [_over_rounds(m, panel.quantity, m.curve.label) for m in own]
@@ -104,7 +105,7 @@ def _over_rounds(measured: Measured, quantity: str, label: str) -> Line:
 
 
 def _point(measured: Measured, x: float, values: np.ndarray) -> Point:
-    """Mean, standard deviation (of a sample), least and largest; inf as soon as one run is."""
+    """Return mean, sample standard deviation, minimum and maximum; inf if one run is."""
     whole = np.isfinite(values).all()
     return Point(
         measured.curve.label,

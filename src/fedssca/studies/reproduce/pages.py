@@ -1,4 +1,4 @@
-"""What a reader gets: tidy numbers, a verdict table, and one page that leads to all panels."""
+"""The files of a reproduction: numbers, verdict tables, and an index of all panels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ from fedssca.run.record import RunDirectory
 from fedssca.studies.reproduce import figure
 from fedssca.studies.reproduce.experiment import Experiment
 from fedssca.studies.reproduce.measure import Line, Measured, lines
-from fedssca.studies.reproduce.verdict import DEFINITION, Opinion, Verdict, judge
+from fedssca.studies.reproduce.verdict import (
+    DEFINITION,
+    SecondCheck,
+    Verdict,
+    VerdictWord,
+    check_all,
+)
 
 __all__ = ["Origin", "print_verdicts", "put", "write_index", "write_panel"]
 
@@ -42,10 +48,10 @@ def write_panel(
     panel: Experiment,
     found: dict[str, Measured],
     origin: Origin,
-    again: Opinion | None = None,
+    tuned_check: SecondCheck | None = None,
 ) -> Row:
-    """NAME.csv, .png, .svg, .md and .json of one panel; returns what NAME.json holds."""
-    shown, verdicts, name = lines(panel, found), judge(panel, found, again), panel.name
+    """Write NAME.csv, .png, .svg, .md and .json of a panel; return the content of NAME.json."""
+    shown, verdicts, name = lines(panel, found), check_all(panel, found, tuned_check), panel.name
     png, svg = io.BytesIO(), io.BytesIO()
     figure.draw(panel, shown, found, png, svg)
     about = {
@@ -92,7 +98,7 @@ def _verdict(verdict: Verdict) -> Row:
 
 
 def _curve(measured: Measured) -> Row:
-    """The config of a curve, and how each of its runs ended."""
+    """Return the configuration of a curve, and the end of each of its runs."""
     curve = measured.curve
     return {
         "label": curve.label,
@@ -107,7 +113,7 @@ def _curve(measured: Measured) -> Row:
 
 
 def panel_page(about: Row) -> str:
-    """NAME.md: figure, verdicts, what was measured, how to get it again."""
+    """Return NAME.md: the figure, the verdicts, the measurements and the command."""
     name = about["name"]
     parts = [f"# {name}: {about['title']}", f"![{name}]({name}.png)"]
     if about["figure"]:
@@ -145,7 +151,7 @@ def _runs(about: Row) -> str:
 
 
 def write_index(out: Path) -> None:
-    """index.md: every panel whose NAME.json is in the folder."""
+    """Write index.md with every panel whose NAME.json is in the folder."""
     parts = ["# The paper's figures, drawn again", DEFINITION]
     for path in sorted(out.glob("*.json")):
         try:
@@ -159,15 +165,15 @@ def write_index(out: Path) -> None:
             section.append("\n".join(f"- {line}" for line in (*said, *about.get("verdict", ()))))
             section.append(_origin(about))
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # not one of ours
+            continue  # It is another program's file.
         parts += [part for part in section if part]
     put(out, "index.md", ("\n\n".join(parts) + "\n").encode())
 
 
 def print_verdicts(panels: Sequence[Row], out: Path) -> None:
-    """Statements, numbers and verdicts of all panels, in 80 columns or more."""
+    """Print the statements, measurements and verdicts of all panels."""
     console = Console(highlight=False)
-    colours = {"holds": "green", "does not hold": "red"}
+    colours = {VerdictWord.HOLDS: "green", VerdictWord.FAILS: "red"}
     for about in panels:
         if "verdict" in about:
             console.print(f"[bold]{about['name']}: {escape(about['title'])}[/]")
@@ -188,12 +194,12 @@ def print_verdicts(panels: Sequence[Row], out: Path) -> None:
     if any(about.get("definition") for about in panels):
         console.print(DEFINITION, soft_wrap=True)
     console.print(
-        f"figures and numbers are in {escape(str(out))}: begin with index.md", soft_wrap=True
+        f"figures and numbers are in {escape(str(out))}: start with index.md", soft_wrap=True
     )
 
 
 def check_folder(out: Path) -> None:
-    """See early that the folder can be written to."""
+    """Check that the folder can be written to, before anything is computed."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -205,5 +211,5 @@ def check_folder(out: Path) -> None:
 
 
 def put(out: Path, name: str, content: bytes) -> None:
-    """A file in the folder, in place whole."""
+    """Write a file of the folder in one step."""
     RunDirectory(out).write(name, lambda file: file.write(content))

@@ -1,4 +1,4 @@
-"""Panels -> runs: which seeds, evaluated where, at what cost, and which are done already."""
+"""The plan of a reproduction: which runs are missing, where they are evaluated, what they cost."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from fedssca.studies.reproduce.cache import Cache, run_key
 from fedssca.studies.reproduce.experiment import Curve, Experiment
 from fedssca.studies.reproduce.verdict import ROUNDS
 
-__all__ = ["Item", "evaluated", "keys", "plan"]
+__all__ = ["PlannedRuns", "evaluated", "keys", "plan"]
 
 GROWTH = 1.12
+"""The ratio of successive evaluated rounds."""
 LARGE = 1000
-"""Samples of a client a round from which every seed is an item of its own."""
+"""The number of samples per client and round from which every seed is planned separately."""
 
-# Seconds on one core of a desktop, full MNIST: only their ratio matters, for the bar's ETA.
+# Seconds on one core of a desktop with full MNIST. Only their ratio matters, for the progress bar.
 START, EVALUATION, ROUND, SAMPLE, LOCAL_STEP = 4.0, 0.25, 0.8e-3, 6e-6, 0.55e-3
 
 
 @dataclass(frozen=True)
-class Item:
-    """Work for one process: one curve, one or more seeds."""
+class PlannedRuns:
+    """Work for one process: one curve with one or more seeds."""
 
     label: str
     task: str
@@ -40,19 +41,19 @@ class Item:
 
     @property
     def cost(self) -> float:
-        """Estimated seconds."""
+        """The estimated number of seconds."""
         config, data = self.configs[0], self.configs[0].data
         chosen, clients = config.algorithm, data.clients if data.split == "sample" else 1
         steps = clients * chosen.local_steps
-        a_round = ROUND + SAMPLE * chosen.batch * steps
+        per_round = ROUND + SAMPLE * chosen.batch * steps
         if chosen.local_steps > 1:
-            a_round += LOCAL_STEP * steps
-        each = chosen.rounds * a_round + EVALUATION * len(self.evaluate_at)
+            per_round += LOCAL_STEP * steps
+        each = chosen.rounds * per_round + EVALUATION * len(self.evaluate_at)
         return START + len(self.configs) * each * (2 if self.task == "identity" else 1)
 
 
 def evaluated(rounds: int) -> tuple[int, ...]:
-    """Rounds to evaluate: dense early, sparse late, among them the last and all ROUNDS."""
+    """Return the rounds to evaluate: dense early, sparse late, with the last and all ROUNDS."""
     last, at = rounds - 1, [0.0, 1.0, 2.0, 3.0]
     while at[-1] < last:
         at.append(max(at[-1] + 2, at[-1] * GROWTH))
@@ -61,17 +62,17 @@ def evaluated(rounds: int) -> tuple[int, ...]:
 
 
 def keys(curve: Curve, runs: int) -> list[str]:
-    """What the cache calls the runs of a curve, seed by seed."""
+    """Return the cache keys of the runs of a curve, one per seed."""
     at, data = evaluated(curve.config.algorithm.rounds), data_mark(curve.config)
     return [run_key(curve.task, _seeded(curve.config, seed), at, data) for seed in range(runs)]
 
 
-def plan(panels: Iterable[Experiment], runs: int, cache: Cache) -> list[Item]:
-    """What is still to be done, panel by panel, the longest first."""
-    out: list[Item] = []
+def plan(panels: Iterable[Experiment], runs: int, cache: Cache) -> list[PlannedRuns]:
+    """Return the missing runs, panel by panel, the longest first."""
+    out: list[PlannedRuns] = []
     seen: set[str] = set()
     for panel in panels:
-        items: list[Item] = []
+        items: list[PlannedRuns] = []
         for curve in panel.curves:
             named = keys(curve, runs)
             open_seeds = [
@@ -83,11 +84,11 @@ def plan(panels: Iterable[Experiment], runs: int, cache: Cache) -> list[Item]:
     return out
 
 
-def _items(curve: Curve, seeds: Sequence[int], named: Sequence[str]) -> list[Item]:
+def _items(curve: Curve, seeds: Sequence[int], named: Sequence[str]) -> list[PlannedRuns]:
     groups = [[seed] for seed in seeds] if curve.work >= LARGE else [list(seeds)]
     at = evaluated(curve.config.algorithm.rounds)
     return [
-        Item(
+        PlannedRuns(
             curve.label,
             curve.task,
             tuple(_seeded(curve.config, seed) for seed in group),
@@ -104,7 +105,7 @@ def _seeded(config: Config, seed: int) -> Config:
 
 
 def located(panel: Experiment, folder: Path | None) -> Experiment:
-    """The panel with its data looked for in `folder`."""
+    """Return the panel with its data in `folder`."""
     if folder is None:
         return panel
 
@@ -116,7 +117,7 @@ def located(panel: Experiment, folder: Path | None) -> Experiment:
 
 
 def data_mark(config: Config) -> str:
-    """A digest of the rows themselves: wherever they lie, the same data are the same runs."""
+    """Return a digest of the rows themselves, independent of where they are stored."""
     return _mark(render(Config(data=config.data)))
 
 

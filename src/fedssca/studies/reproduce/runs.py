@@ -1,6 +1,6 @@
-"""Configs in, numbers out: the one place where runs of a reproduction are carried out.
+"""Carries out the runs of a reproduction: configurations in, numbers out.
 
-`cache.fingerprint` starts from this file: whatever it imports decides the numbers.
+The fingerprint of the cache covers this module and everything that it imports.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["carry_out"]
 Row = dict[str, Any]
 Progress = Callable[[float], None]
 OWN_TEST = ("adult", "fashion", "mnist")
-"""Data sets whose test rows do not depend on the seed: loaded once for all seeds."""
+"""Data sets whose test rows do not depend on the seed; they are loaded once for all seeds."""
 
 
 def carry_out(
@@ -34,10 +34,10 @@ def carry_out(
     evaluate_at: Sequence[int],
     progress: Progress = lambda share: None,
 ) -> Iterator[Row]:
-    """Runs that differ in the seed only, evaluated at the given rounds; a record a run, in order.
+    """Carry out runs that differ only in the seed; yield one record per run, in order.
 
-    A record holds `rows` (one an evaluated round), `returned` (the numbers of the model that the
-    run returns), `feasible` and `notes`. `progress` hears which share of the work is done.
+    A record holds `rows` (one per evaluated round), `returned` (the numbers of the model that the
+    run returns), `feasible` and `notes`. `progress` is called with the fraction of the work done.
     """
     done = [0.0] * len(configs)
 
@@ -46,7 +46,9 @@ def carry_out(
         progress(sum(done) / len(configs))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the printed step sizes break the theorems' conditions
+        warnings.simplefilter(
+            "ignore"
+        )  # The paper's step sizes violate conditions of its theorems.
         if task == "identity":
             yield from (_compared(c, evaluate_at, partial(tell, n)) for n, c in enumerate(configs))
         else:

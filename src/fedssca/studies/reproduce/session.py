@@ -1,11 +1,10 @@
-"""From names of panels to a folder of figures: plan, work off, draw, judge."""
+"""From the names of panels to a folder of figures: plan, carry out, draw, check."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -18,20 +17,25 @@ from fedssca.studies.reproduce.cache import Cache, fingerprint
 from fedssca.studies.reproduce.experiment import Experiment, known, read
 from fedssca.studies.reproduce.measure import Measured
 from fedssca.studies.reproduce.pages import Origin, check_folder, write_index, write_panel
-from fedssca.studies.reproduce.plan import Item, keys, located, plan
-from fedssca.studies.reproduce.race_run import Progress
-from fedssca.studies.reproduce.tuned import families, opinion, race_family, write_race
-from fedssca.studies.reproduce.verdict import Opinion
-from fedssca.studies.reproduce.workers import work_off
+from fedssca.studies.reproduce.plan import PlannedRuns, keys, located, plan
+from fedssca.studies.reproduce.tuned.statements import (
+    compare_family,
+    families,
+    tuned_check,
+    write_comparison,
+)
+from fedssca.studies.reproduce.tuned.training import Progress
+from fedssca.studies.reproduce.verdict import SecondCheck
+from fedssca.studies.reproduce.workers import run_all
 from fedssca.system import cores
 
 __all__ = ["reproduce_into"]
 
 Row = dict[str, Any]
 MOST_JOBS = 8
-"""Processes by default, at most: each needs about 1 GB with full MNIST."""
-RACE_RUNS = 5
-"""Runs of each tuned winner, at most."""
+"""The largest default number of processes; each needs about 1 GB with full MNIST."""
+TUNED_RUNS = 5
+"""The largest number of runs with the best settings of each tuned method."""
 
 
 def reproduce_into(
@@ -46,16 +50,16 @@ def reproduce_into(
     resume: bool = False,
     trials: int = 0,
 ) -> list[Row]:
-    """Draw and judge the named panels in the folder `out`; returns what each NAME.json holds.
+    """Draw and check the named panels in the folder `out`; return the content of each NAME.json.
 
-    Finished runs are kept in `cache` (default: a folder in `out`) and used again, by other panels
-    too. A panel is written as soon as its runs are there. With `trials` every method is also tuned
-    with so many of them, and statements about speed are judged again.
+    Finished runs are kept in `cache` (default: a folder in `out`) and are used by all panels. A
+    panel is written as soon as its runs are finished. With `trials` every method is also tuned
+    with that many trials, and statements about speed are checked again.
     """
     for option, number in (("--runs", runs), ("--jobs", 1 if jobs is None else jobs)):
         if number < 1:
             raise UserError(f"{option} {number}: it must be at least 1")
-    crew = jobs or min(len(cores()), MOST_JOBS)
+    processes = jobs or min(len(cores()), MOST_JOBS)
     panels = [located(panel, data) for panel in chosen(names)]
     store = Cache(cache or out / "cache", fingerprint())
     wanted = {p.name: {c.label: keys(c, runs) for c in p.curves} for p in panels}
@@ -75,7 +79,7 @@ def reproduce_into(
         console.print(f"[yellow]note:[/] {note}", highlight=False)
     ahead = {key for item in items for key in item.keys}
     written: dict[str, Row] = {}
-    opinions: dict[str, Opinion] = {}
+    checks: dict[str, SecondCheck] = {}
     options = f"--runs {runs}" + (f" --tuned --trials {trials}" if trials else "")
 
     def write_ready() -> None:
@@ -86,36 +90,36 @@ def reproduce_into(
             found = {c.label: Measured(c, _load(store, named[c.label])) for c in panel.curves}
             command = f"fedssca reproduce {panel.source} {options}"
             origin = Origin(command, list(range(runs)), versions(), store.code)
-            again = opinions.get(panel.curves[0].config.data.split)
-            written[panel.name] = write_panel(out, panel, found, origin, again)
+            check = checks.get(panel.curves[0].config.data.split)
+            written[panel.name] = write_panel(out, panel, found, origin, check)
             write_index(out)
 
-    def done(item: Item) -> None:
+    def done(item: PlannedRuns) -> None:
         ahead.difference_update(item.keys)
         write_ready()
 
     write_ready()
     if items:
-        with Screen(console, items, len(every)) as screen:
-            work_off(items, store, crew, screen.show, done)
-    races: list[Row] = []
+        with RunsProgress(console, items, len(every)) as screen:
+            run_all(items, store, processes, screen.show, done)
+    comparisons: list[Row] = []
     for split, curves in families(panels).items() if trials else ():
-        with _racing(console, split) as progress:
-            outcomes = race_family(
-                curves, store.folder, trials, min(runs, RACE_RUNS), crew, progress
+        with _comparison_progress(console, split) as progress:
+            outcomes = compare_family(
+                curves, store.folder, trials, min(runs, TUNED_RUNS), processes, progress
             )
         command = f"fedssca reproduce {' '.join(names)} {options}"
         origin = Origin(command, list(range(runs)), versions(), store.code)
-        races.append(write_race(out, split, outcomes, origin))
-        opinions[split] = opinion(outcomes)
-    if races:
+        comparisons.append(write_comparison(out, split, outcomes, origin))
+        checks[split] = tuned_check(outcomes)
+    if comparisons:
         written.clear()
         write_ready()
-    return [*(written[panel.name] for panel in panels), *races]
+    return [*(written[panel.name] for panel in panels), *comparisons]
 
 
 def chosen(names: Sequence[str]) -> list[Experiment]:
-    """The panels of these names, each once; "all" stands for all of them."""
+    """Return the panels of these names, each once; "all" means all of them."""
     spelled = dict.fromkeys(n for name in names for n in (known() if name == "all" else [name]))
     panels = [read(name) for name in spelled]
     for panel in panels:
@@ -127,13 +131,13 @@ def chosen(names: Sequence[str]) -> list[Experiment]:
 def _load(store: Cache, named: Sequence[str]) -> list[Row]:
     runs = [store.get(key) for key in named]
     if None in runs:
-        raise UserError(f"runs vanished from {store.folder} meanwhile: same command again")
+        raise UserError(f"runs have vanished from {store.folder}: run the same command again")
     return [run for run in runs if run is not None]
 
 
 @contextmanager
-def _racing(console: Console, split: str) -> Iterator[Progress]:
-    """A bar for a race, in estimated seconds of work."""
+def _comparison_progress(console: Console, split: str) -> Iterator[Progress]:
+    """A progress bar for a tuned comparison, in estimated seconds of work."""
     with _bar(console) as bar:
         task = bar.add_task(f"tuning, {split}-based", total=None, label="starting")
 
@@ -155,10 +159,10 @@ def _bar(console: Console) -> Bar:
     )
 
 
-class Screen:
-    """One bar over the whole plan, in estimated seconds of work."""
+class RunsProgress:
+    """A progress bar over the whole plan, in estimated seconds of work."""
 
-    def __init__(self, console: Console, items: Sequence[Item], runs: int) -> None:
+    def __init__(self, console: Console, items: Sequence[PlannedRuns], runs: int) -> None:
         self._shares = dict.fromkeys((item.keys for item in items), 0.0)
         self._costs = {item.keys: item.cost for item in items}
         self._runs, self._known = runs, runs - sum(len(item.keys) for item in items)
@@ -166,8 +170,8 @@ class Screen:
         total = sum(self._costs.values())
         self._task = self._bar.add_task(self._counted(), total=total, label="starting")
 
-    def show(self, item: Item, share: float) -> None:
-        """A share of an item is done."""
+    def show(self, item: PlannedRuns, share: float) -> None:
+        """Show that a fraction of an item is done."""
         self._shares[item.keys] = share
         done = sum(self._costs[keys] * share for keys, share in self._shares.items())
         self._bar.update(
@@ -178,15 +182,10 @@ class Screen:
         done = sum(int(share * len(keys) + 1e-9) for keys, share in self._shares.items())
         return f"{self._known + done} of {self._runs} runs"
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> RunsProgress:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leave the terminal as it was."""
+    def __exit__(self, *error: object) -> None:
+        """Remove the bar from the terminal."""
         self._bar.stop()

@@ -1,4 +1,4 @@
-"""Statements of the paper against what was measured.
+"""Checks the statements of the paper against what was measured.
 
 faster     order: labels, the fastest first (a list stands for several); at, by
 keeps      curve: the constraint holds at the end, in every run
@@ -11,6 +11,7 @@ identical  curve: largest relative distance between two trajectories at most `wi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,15 @@ from fedssca.studies.reproduce.measure import Measured
 if TYPE_CHECKING:
     from fedssca.studies.reproduce.experiment import Experiment, Statement
 
-__all__ = ["CHECKS", "DEFINITION", "Finding", "Opinion", "Verdict", "judge"]
+__all__ = [
+    "CHECKS",
+    "DEFINITION",
+    "Finding",
+    "SecondCheck",
+    "Verdict",
+    "VerdictWord",
+    "check_all",
+]
 
 ROUNDS = (100, 200, 500, 999)
 DEFINITION = (
@@ -33,11 +42,19 @@ Number = (int, float)
 
 
 class Finding(NamedTuple):
-    """The outcome of one check: in a line, and number by number."""
+    """The outcome of one check, in one line and in detail."""
 
     holds: bool
     summary: str
     details: tuple[str, ...] = ()
+
+
+class VerdictWord(StrEnum):
+    """What the measurements say about a statement."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    ONLY_AS_PRINTED = "holds only at the printed settings"
 
 
 class Verdict(NamedTuple):
@@ -45,32 +62,35 @@ class Verdict(NamedTuple):
 
     statement: Statement
     finding: Finding
-    word: str
+    word: VerdictWord
 
 
-Opinion = Callable[["Statement", Found], Finding | None]
-"""A second judge of statements; None where it has nothing to say."""
+SecondCheck = Callable[["Statement", Found], Finding | None]
+"""A second check of statements; it returns None for statements that it cannot check."""
 
 
 class Check(NamedTuple):
-    """A kind of check: its function and the options a [[statement]] may give it."""
+    """A kind of check: its function, and the options that a [[statement]] may give it."""
 
     function: Callable[..., Finding]
     options: dict[str, Any]
     needed: tuple[str, ...]
 
 
-def judge(panel: Experiment, found: Found, again: Opinion | None = None) -> list[Verdict]:
-    """All statements of a panel. `again`: what becomes of them when every method is tuned alike."""
+def check_all(
+    panel: Experiment, found: Found, tuned_check: SecondCheck | None = None
+) -> list[Verdict]:
+    """Check all statements of a panel; `tuned_check` repeats it with methods tuned alike."""
     verdicts = []
     for statement in panel.statements:
         finding = CHECKS[statement.check].function(found, **statement.options)
-        word = "holds" if finding.holds else "does not hold"
-        if (tuned := again(statement, found) if again else None) is not None:
+        word = VerdictWord.HOLDS if finding.holds else VerdictWord.FAILS
+        tuned = tuned_check(statement, found) if tuned_check else None
+        if tuned is not None:
             if finding.holds and not tuned.holds:
-                word = "holds only at the printed settings"
-            said = (f"tuned alike: {tuned.summary}", *(f"tuned: {d}" for d in tuned.details))
-            finding = finding._replace(details=(*finding.details, *said))
+                word = VerdictWord.ONLY_AS_PRINTED
+            more = (f"tuned alike: {tuned.summary}", *(f"tuned: {d}" for d in tuned.details))
+            finding = finding._replace(details=(*finding.details, *more))
         verdicts.append(Verdict(statement, finding, word))
     return verdicts
 
@@ -81,7 +101,7 @@ def faster(
     at: Sequence[int] = ROUNDS,
     by: str = "train_cost",
 ) -> Finding:
-    """Every curve is ahead of every curve of the next place in `order`, at all rounds `at`."""
+    """Check that every curve is ahead of those at the next place in `order` at rounds `at`."""
     sign = 1 if by.endswith("cost") else -1
     levels = [[place] if isinstance(place, str) else list(place) for place in order]
     won: list[str] = []
@@ -104,7 +124,7 @@ def faster(
 
 
 def keeps(found: Found, curve: str) -> Finding:
-    """F(w) <= U at the end of every run."""
+    """Check that F(w) <= U at the end of every run."""
     measured = found[curve]
     cost, limit = measured.final("train_cost"), measured.curve.limit
     kept = int((cost <= limit).sum())
@@ -122,9 +142,10 @@ def fewest(
     targets: Sequence[float] = (0.9, 0.95),
     beaten: bool = False,
 ) -> Finding:
-    """At each B x E in `at`, no curve of equal B x E reaches the accuracy in fewer rounds.
+    """Check that at each B x E in `at` no other curve reaches the accuracy in fewer rounds.
 
-    `beaten`: the opposite, some curve does. An accuracy that none of them reaches does not count.
+    With `beaten` it checks the opposite: some curve does. An accuracy that no curve reaches does
+    not count.
     """
     details, good, cases = [], 0, 0
     for target in targets:
@@ -137,7 +158,7 @@ def fewest(
             own = min(rounds[name] for name in rounds if found[name].curve.group == group)
             others = {n: r for n, r in rounds.items() if found[n].curve.group != group}
             rival = min(others, key=lambda name: others[name])
-            if np.isfinite(min(own, others[rival])):  # or else it says nothing about either
+            if np.isfinite(min(own, others[rival])):  # Otherwise neither reached it.
                 cases, good = cases + 1, good + (bool(own <= others[rival]) != beaten)
             details.append(
                 f"{target:.0%} at B×E = {work}: {group} {_rounds(own)}, "
@@ -149,7 +170,7 @@ def fewest(
 
 
 def falls(found: Found, series: str) -> Finding:
-    """|w|^2 against training cost: each next point to the right lies lower."""
+    """Check that |w|^2 falls from point to point as the training cost rises."""
     points = sorted(
         (float(m.final("train_cost").mean()), float(m.final("norm_sq").mean()))
         for m in _members(found, series)
@@ -162,7 +183,7 @@ def falls(found: Found, series: str) -> Finding:
 
 
 def steers(found: Found, series: str, within: float = 0.1) -> Finding:
-    """The limit U sets the training cost, and by it the test accuracy."""
+    """Check that the limit U determines the training cost, and thereby the test accuracy."""
     members = sorted(_members(found, series), key=lambda m: m.curve.limit)
     limits = np.array([m.curve.limit for m in members])
     cost = np.array([m.final("train_cost").mean() for m in members])
@@ -182,7 +203,7 @@ def steers(found: Found, series: str, within: float = 0.1) -> Finding:
 
 
 def identical(found: Found, curve: str, within: float) -> Finding:
-    """Two trajectories of the same method, written in two ways."""
+    """Check that two forms of the same method have the same trajectory."""
     measured = found[curve]
     far = max(measured.at(t, "distance").max() for t in measured.rounds)
     text = f"largest |w - w'| / |w| up to round {measured.rounds[-1]}: {far:.1e}"
@@ -202,7 +223,7 @@ CHECKS: dict[str, Check] = {
 
 
 def _common(one: Measured, two: Measured, at: Sequence[int]) -> list[int]:
-    """The rounds of `at` that both were evaluated at; short runs: the last one."""
+    """Return the rounds of `at` at which both were evaluated, or the last common round."""
     both = set(one.rounds) & set(two.rounds)
     return [t for t in at if t in both] or [max(both)]
 

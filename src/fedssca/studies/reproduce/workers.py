@@ -1,4 +1,4 @@
-"""Processes that work a plan off: each takes an item, stores its runs, and asks for the next."""
+"""The processes that carry out a plan: each takes an item, stores its runs, and takes the next."""
 
 from __future__ import annotations
 
@@ -14,60 +14,62 @@ from typing import Any
 
 from fedssca.errors import UserError
 from fedssca.studies.reproduce.cache import Cache
-from fedssca.studies.reproduce.plan import Item
+from fedssca.studies.reproduce.plan import PlannedRuns
 from fedssca.system import cores, ignoring_ctrl_c
 
-__all__ = ["work_off"]
+__all__ = ["run_all"]
 
-Seen = Callable[[Item, float], None]
-"""Hears which share of an item is done."""
-Done = Callable[[Item], None]
-"""Hears that an item's runs are stored."""
+OnShare = Callable[[PlannedRuns, float], None]
+"""A function that is called with the fraction of an item that is done."""
+OnDone = Callable[[PlannedRuns], None]
+"""A function that is called when the runs of an item are stored."""
 
 
-def work_off(items: Sequence[Item], cache: Cache, jobs: int, seen: Seen, done: Done) -> None:
-    """Carry out all items with up to `jobs` processes, each on cores of its own.
+def run_all(
+    items: Sequence[PlannedRuns], cache: Cache, jobs: int, on_share: OnShare, on_done: OnDone
+) -> None:
+    """Carry out all items with up to `jobs` processes, each on its own cores.
 
-    Whatever ends this early (Ctrl-C, bad input, a process that dies), no process is left behind.
+    No process is left behind if this ends early by Ctrl-C, bad input or a process that dies.
     """
     waiting = deque(items)
-    crew = [_Worker(cache, n, min(jobs, len(items))) for n in range(min(jobs, len(items)))]
+    workers = [_Worker(cache, n, min(jobs, len(items))) for n in range(min(jobs, len(items)))]
     try:
-        for worker in crew:
+        for worker in workers:
             worker.give(waiting)
-        while busy := {worker.pipe: worker for worker in crew if worker.item is not None}:
+        while busy := {worker.pipe: worker for worker in workers if worker.item is not None}:
             for pipe in wait(list(busy)):
                 worker = busy[pipe]  # type: ignore[index]
-                if (finished := worker.hear(seen)) is not None:
+                if (finished := worker.receive(on_share)) is not None:
                     worker.give(waiting)
-                    seen(finished, 1.0)
-                    done(finished)
+                    on_share(finished, 1.0)
+                    on_done(finished)
     finally:
-        for worker in crew:
+        for worker in workers:
             worker.stop()
 
 
 class _Worker:
-    """The parent's side of one process."""
+    """The parent's side of one worker process."""
 
     def __init__(self, cache: Cache, number: int, count: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, far = context.Pipe()
-        self.item: Item | None = None
+        self.item: PlannedRuns | None = None
         self._process = context.Process(target=_serve, args=(far, cache), daemon=True)
-        with _pinned(number, count), ignoring_ctrl_c():  # not even while it starts
+        with _pinned(number, count), ignoring_ctrl_c():  # Ctrl-C must not reach it while it starts.
             self._process.start()
         far.close()
 
-    def give(self, waiting: deque[Item]) -> None:
-        """The next item, if there is one."""
+    def give(self, waiting: deque[PlannedRuns]) -> None:
+        """Send the next item, if there is one."""
         if waiting:
             self.item = waiting.popleft()
-            with suppress(OSError):  # a dead process is noticed in `hear`
+            with suppress(OSError):  # `receive` notices a dead process.
                 self.pipe.send(self.item)
 
-    def hear(self, seen: Seen) -> Item | None:
-        """One message of the process, or the news that it died; returns an item that is done."""
+    def receive(self, on_share: OnShare) -> PlannedRuns | None:
+        """Handle one message of the process, or its death; return an item that is done."""
         assert self.item is not None
         try:
             kind, content = self.pipe.recv()
@@ -75,11 +77,11 @@ class _Worker:
             self._process.join(5)
             raise UserError(
                 f"a worker process ended (exit code {self._process.exitcode}) during "
-                f"{self.item.label!r}, for want of memory perhaps: finished runs are kept; "
-                "same command again, with a smaller --jobs"
+                f"{self.item.label!r}, perhaps for lack of memory. Finished runs are kept: run the "
+                "same command again with a smaller --jobs"
             ) from None
         if kind == "share":
-            seen(self.item, content)
+            on_share(self.item, content)
         elif kind == "refused":
             raise UserError(f"{self.item.label}: {content}")
         elif kind == "failed":
@@ -90,7 +92,7 @@ class _Worker:
         return None
 
     def stop(self) -> None:
-        """End the process, at work or not."""
+        """End the process, whether it is busy or not."""
         self.pipe.close()
         self._process.terminate()
         self._process.join(5)
@@ -100,15 +102,15 @@ class _Worker:
 
 
 def _serve(pipe: Connection, cache: Cache) -> None:
-    """The worker's side: items in, runs into the cache."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's matter
+    """The worker's side: receive items and store their runs in the cache."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     with suppress(EOFError, OSError):
         while True:
             pipe.send(_answer(pipe.recv(), cache, pipe))
 
 
-def _answer(item: Item, cache: Cache, pipe: Connection) -> tuple[str, Any]:
+def _answer(item: PlannedRuns, cache: Cache, pipe: Connection) -> tuple[str, Any]:
     from fedssca.studies.reproduce.runs import carry_out
 
     try:
@@ -118,7 +120,7 @@ def _answer(item: Item, cache: Cache, pipe: Connection) -> tuple[str, Any]:
             item.evaluate_at,
             lambda share: pipe.send(("share", 0.99 * share)),
         )
-        for key, config, run in zip(item.keys, item.configs, found, strict=True):  # as they end
+        for key, config, run in zip(item.keys, item.configs, found, strict=True):
             cache.put(key, run, {"curve": item.label, "seed": config.run.seed})
     except BrokenPipeError:
         raise
@@ -131,7 +133,7 @@ def _answer(item: Item, cache: Cache, pipe: Connection) -> tuple[str, Any]:
 
 @contextmanager
 def _pinned(number: int, count: int) -> Iterator[None]:
-    """A process started in here has its own share of the cores, before any thread is made."""
+    """A process that is started in this context gets its own share of the cores."""
     every = cores()
     if not hasattr(os, "sched_setaffinity") or count < 2:
         yield

@@ -1,8 +1,8 @@
-"""The second opinion: what becomes of the paper's statements when every method is tuned alike.
+"""Checks the paper's statements about speed with methods that are all tuned alike.
 
-One race for each way to share out the data: all methods, with every (B, E) of the panels' curves.
-A statement about who is faster is judged again, by the rounds that tuned methods need to each of
-the accuracies `race.TARGETS`.
+There is one comparison for each way to split the data: all methods, with every (B, E) of the
+curves. A statement about which method is faster is checked again by the rounds that the tuned
+methods need to reach each of the accuracies `comparison.TARGETS`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from fedssca.studies.reproduce.experiment import Curve, Experiment, Statement
 from fedssca.studies.reproduce.measure import Measured
 from fedssca.studies.reproduce.pages import Origin, put
 from fedssca.studies.reproduce.plan import data_mark
-from fedssca.studies.reproduce.race import TARGETS, Entry, Outcome, race
-from fedssca.studies.reproduce.race_run import Progress, open_cache, side_by_side
-from fedssca.studies.reproduce.race_table import draw, table, verdict
-from fedssca.studies.reproduce.verdict import Finding, Opinion
+from fedssca.studies.reproduce.tuned.comparison import TARGETS, Entry, Outcome, compare
+from fedssca.studies.reproduce.tuned.table import draw, table, verdict
+from fedssca.studies.reproduce.tuned.training import Progress, in_processes, open_cache
+from fedssca.studies.reproduce.verdict import Finding, SecondCheck
 
-__all__ = ["METHODS", "families", "opinion", "race_family", "write_race"]
+__all__ = ["METHODS", "compare_family", "families", "tuned_check", "write_comparison"]
 
 METHODS = ("ssca", "sgd", "momentum")
 Row = dict[str, Any]
 
 
 def families(panels: Sequence[Experiment]) -> dict[str, list[Curve]]:
-    """The curves that can be tuned alike, by who holds what: "sample", "feature"."""
+    """Return the curves without constraints by their split of the data, "sample" or "feature"."""
     out: dict[str, list[Curve]] = {}
     for panel in panels:
         for curve in panel.curves if panel.kind in ("trajectory", "tradeoff") else ():
@@ -43,7 +43,7 @@ def families(panels: Sequence[Experiment]) -> dict[str, list[Curve]]:
 
 
 def entries(curves: Sequence[Curve]) -> list[Entry]:
-    """Every method with every (B, E) among the curves; smaller loads may take more rounds."""
+    """Return every method with every (B, E) of the curves; smaller loads get more rounds."""
     shapes = {(c.config.algorithm.batch, c.config.algorithm.local_steps): c.work for c in curves}
     ordered = sorted(shapes, key=lambda shape: (shapes[shape], shape[1]))
     total = curves[0].config.algorithm.rounds
@@ -54,41 +54,41 @@ def entries(curves: Sequence[Curve]) -> list[Entry]:
     return [Entry(m, b, e, max(2, rounds(b * e))) for m, (b, e) in product(METHODS, ordered)]
 
 
-def race_family(
+def compare_family(
     curves: Sequence[Curve], folder: Path, trials: int, runs: int, jobs: int, progress: Progress
 ) -> list[Outcome]:
-    """Tune and race all methods for one family of curves; what the folder holds is used again."""
+    """Tune and compare all methods for one family of curves; `folder` holds the cache."""
     base = curves[0].config
-    crew = functools.partial(side_by_side, jobs=jobs)
+    executor = functools.partial(in_processes, jobs=jobs)
     mark = data_mark(base)
-    return race(
+    return compare(
         base,
         entries(curves),
         open_cache(folder),
         mark=mark,
         trials=trials,
         runs=runs,
-        crew=crew,
+        executor=executor,
         progress=progress,
     )
 
 
-def opinion(outcomes: Sequence[Outcome]) -> Opinion:
-    """A judge of statements for tuned methods; None where a statement is not about speed."""
+def tuned_check(outcomes: Sequence[Outcome]) -> SecondCheck:
+    """Return a check of statements about speed by the results of tuned methods."""
     found = {(o.entry.method, o.entry.batch, o.entry.steps, o.target): o for o in outcomes}
 
-    def raced(curve: Curve, target: float) -> Outcome | None:
-        """How the curve's method did; None: it was not raced."""
+    def outcome_of(curve: Curve, target: float) -> Outcome | None:
+        """Return the outcome of the method of a curve, or None if it was not compared."""
         chosen = curve.config.algorithm
         limited = bool(curve.config.problem.constraint)
         key = (chosen.name, chosen.batch, chosen.local_steps, target)
         return None if limited else found.get(key)
 
-    def again(statement: Statement, curves: Mapping[str, Measured]) -> Finding | None:
+    def check(statement: Statement, curves: Mapping[str, Measured]) -> Finding | None:
         won: list[str] = []
         lost: list[str] = []
         for quick, slow in _pairs(statement, {n: m.curve for n, m in curves.items()}):
-            both = [(t, raced(quick, t), raced(slow, t)) for t in TARGETS]
+            both = [(t, outcome_of(quick, t), outcome_of(slow, t)) for t in TARGETS]
             seen = [(t, *pair) for t, a, b in both if a and b and (pair := _times(a, b))]
             if not seen:
                 return None
@@ -101,14 +101,14 @@ def opinion(outcomes: Sequence[Outcome]) -> Opinion:
         summary = f"{len(won)} of {len(won) + len(lost)} comparisons hold at every accuracy"
         return Finding(not lost, summary, (*lost, *won))
 
-    return again
+    return check
 
 
 def _times(one: Outcome, two: Outcome) -> tuple[float, float] | None:
-    """Rounds that two methods needed, infinite where not every run got there.
+    """Return the rounds that two methods needed, infinite if not every run reached the target.
 
-    None where that tells nothing: neither did, or the one that did took longer than the other was
-    tried for.
+    Return None if that decides nothing: neither reached it, or the one that did took longer than
+    the other one was run.
     """
     a, b = (o.mean if o.sure else math.inf for o in (one, two))
     known = [o.entry.rounds for o, rounds in ((one, a), (two, b)) if rounds == math.inf]
@@ -116,7 +116,7 @@ def _times(one: Outcome, two: Outcome) -> tuple[float, float] | None:
 
 
 def _pairs(statement: Statement, curves: Mapping[str, Curve]) -> Iterator[tuple[Curve, Curve]]:
-    """(said to be faster, said to be slower)."""
+    """Yield the pairs of curves of which the first is stated to be faster."""
     options = statement.options
     if statement.check == "faster":
         levels = [[p] if isinstance(p, str) else p for p in options["order"]]
@@ -133,8 +133,8 @@ def _told(rounds: float) -> str:
     return f"{rounds:.0f}" if math.isfinite(rounds) else "never"
 
 
-def write_race(out: Path, split: str, outcomes: Sequence[Outcome], origin: Origin) -> Row:
-    """tuned-SPLIT.csv, .md, .png, .svg and .json; returns what the last one holds."""
+def write_comparison(out: Path, split: str, outcomes: Sequence[Outcome], origin: Origin) -> Row:
+    """Write tuned-SPLIT.csv, .md, .png, .svg and .json; return the content of the last one."""
     name = f"tuned-{split}"
     about: Row = {
         "name": name,
@@ -151,8 +151,9 @@ def write_race(out: Path, split: str, outcomes: Sequence[Outcome], origin: Origi
         f"# {name}: {about['title']}",
         f"Rounds to a test accuracy. Every method, with every batch size B and number E of local "
         f"steps, got {first.trials} trials at the same low-discrepancy points on 80 % of the "
-        f"training rows, judged on the other 20 %; for each target its best trial was trained "
-        f"again on all training rows with {runs} other seeds and looked at on the test rows. "
+        f"training rows, evaluated on the other 20 %. For each target the settings of its best "
+        f"trial were used on all training rows with {runs} other seeds, evaluated on the test "
+        "rows. "
         "`ssca` with E > 1 is this library's local-step method.",
         f"![{name}]({name}.png)",
         "## In words",

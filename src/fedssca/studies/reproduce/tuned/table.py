@@ -1,4 +1,4 @@
-"""What the comparison showed: a table, plain sentences, a figure. All from outcomes alone."""
+"""The result of a tuned comparison as a table, as sentences and as a figure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
-from fedssca.studies.reproduce.race import Entry, Outcome
+from fedssca.studies.reproduce.tuned.comparison import Entry, Outcome
 
 __all__ = ["draw", "table", "verdict"]
 
@@ -19,7 +19,7 @@ HEAD = ("B×E", "target", "entry", "rounds", "range", "reached", "samples", "MB"
 
 
 def table(outcomes: Sequence[Outcome], form: str = "markdown") -> str:
-    """The outcomes as "markdown", "text" (for a terminal) or "csv" (every number)."""
+    """Return the outcomes as "markdown", "text" (for a terminal) or "csv" (every number)."""
     if form == "csv":
         return _csv(outcomes)
     body = [_line(o) for o in _ordered(outcomes)]
@@ -36,9 +36,9 @@ def table(outcomes: Sequence[Outcome], form: str = "markdown") -> str:
 
 
 def verdict(outcomes: Sequence[Outcome]) -> list[str]:
-    """For every B×E and target: who needs the fewest rounds, by how much, and what it means.
+    """Return sentences for every B×E and target: which entry needs the fewest rounds.
 
-    Two means differ when they lie further apart than the two standard deviations together.
+    Two means differ clearly if their distance exceeds the sum of the two standard deviations.
     """
     out = []
     for load, target in dict.fromkeys((o.entry.load, o.target) for o in _ordered(outcomes)):
@@ -50,9 +50,11 @@ def verdict(outcomes: Sequence[Outcome]) -> list[str]:
         elif not o.sure:
             n = len(o.done)
             out.append(f"{o.entry.name}: {n} of {len(o.rounds)} runs reached {o.target:.0%}.")
-    if twins := list(dict.fromkeys((o.entry.name, o.entry.twin) for o in outcomes if o.entry.twin)):
-        same = ", ".join(f"{name} is {twin}" for name, twin in twins)
-        out.append(f"Momentum begins each round at rest, so with one local step {same}.")
+    if twins := list(
+        dict.fromkeys((o.entry.name, o.entry.same_as) for o in outcomes if o.entry.same_as)
+    ):
+        same = ", ".join(f"{name} is {same_as}" for name, same_as in twins)
+        out.append(f"Momentum starts each round with zero velocity, so with one local step {same}.")
     return out
 
 
@@ -77,7 +79,7 @@ def _sentence(here: Sequence[Outcome]) -> str:
 
 
 def clear(faster: Outcome, slower: Outcome) -> bool:
-    """The one is faster by more than the spread of the two."""
+    """Whether one is faster by more than the sum of the two standard deviations."""
     spread = sum(0.0 if math.isnan(o.sd) else o.sd for o in (faster, slower))
     return slower.mean - faster.mean > spread
 
@@ -167,18 +169,18 @@ def _flat(o: Outcome) -> dict[str, Any]:
 
 
 def _ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """By B×E and target; entries as they came."""
+    """Return the outcomes sorted by B×E and target."""
     return sorted(outcomes, key=lambda o: (o.entry.load, o.target))
 
 
 def _single(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Without those that are another entry under a second name."""
+    """Return the outcomes without entries that equal another entry."""
     names = {o.entry.name for o in outcomes}
-    return [o for o in _ordered(outcomes) if o.entry.twin not in names]
+    return [o for o in _ordered(outcomes) if o.entry.same_as not in names]
 
 
 def draw(outcomes: Sequence[Outcome], png: IO[bytes], svg: IO[bytes]) -> None:
-    """Rounds to each target: a dot an entry, a bar for its runs' least and most, log scale."""
+    """Draw the rounds to each target: one mark per entry, with a bar from least to most."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
@@ -223,7 +225,7 @@ def draw(outcomes: Sequence[Outcome], png: IO[bytes], svg: IO[bytes]) -> None:
                 label.set_color(COLOURS.get(entry.method, "black"))
             axes[0].set_ylabel(f"B×E = {load}", fontweight="bold")
         figure.supxlabel(
-            "mark: mean of the runs; bar: least to most; hollow: not every run got there",
+            "mark: mean of the runs; bar: least to most; hollow: not every run reached the target",
             fontsize=8,
             color="#555555",
         )

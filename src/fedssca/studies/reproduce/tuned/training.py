@@ -1,20 +1,17 @@
-"""One training of the comparison, complete in itself: an item goes in, a record comes out.
+"""One training of the tuned comparison, and how many of them are carried out.
 
-Items know nothing of each other, so they run anywhere and in any order: one after another, or side
-by side in processes.
+A training is described completely by its `Training`, so trainings can run in any order, in sequence
+or in parallel processes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import inspect
 import math
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
 import warnings
@@ -38,40 +35,48 @@ from fedssca.run.tune import hold_out
 from fedssca.studies.reproduce.cache import Cache, fingerprint
 from fedssca.system import cores
 
-__all__ = ["Curve", "Item", "looks", "one_by_one", "rounds_to_target", "side_by_side", "work"]
+__all__ = [
+    "Curve",
+    "Training",
+    "evaluation_rounds",
+    "in_processes",
+    "in_sequence",
+    "rounds_to_target",
+    "train",
+]
 
 Record = dict[str, Any]
 Curve = Sequence[Sequence[float]]
-"""(round, accuracy) pairs."""
+"""Pairs of a round and the accuracy at it."""
 HOLD = 2
-"""A target counts as reached when so many looks in a row are at it."""
+"""A target counts as reached if this many successive evaluations reach it."""
 
 
-class Item(NamedTuple):
-    """One training; it can be pickled."""
+class Training(NamedTuple):
+    """The complete description of one training; it can be pickled."""
 
     label: str
     key: str
     config: str
-    """The run, as TOML."""
+    """The run configuration as TOML."""
     cost: float
-    """Seconds, roughly."""
+    """The estimated number of seconds."""
     data_seed: int
-    """Decides which rows test, where the data do not say so themselves."""
+    """The seed that selects the test rows, if the data set has none of its own."""
     hold_out: int | None
-    """Looked at on training rows held out by this seed; None: on the test rows."""
+    """The seed of the training rows held out for evaluation; None evaluates on the test rows."""
     stop: float
     """The accuracy at which the training may end."""
 
 
-Crew = Callable[[Sequence[Item], Cache, Callable[[Item], None]], None]
-"""Carries items out: the record of each goes into the cache, then the callback hears of it."""
+Executor = Callable[[Sequence[Training], Cache, Callable[[Training], None]], None]
+"""Carries out trainings: it stores the record of each in the cache, then calls the callback."""
 Progress = Callable[[float, float, str], None]
-"""Hears how much is done, of how much, and what was done last."""
+"""A function that is called with the cost done, the total cost, and the last label."""
 
 
-def looks(rounds: int) -> list[int]:
-    """1, 2, 3, ... and then about 5 % apart, up to the last round."""
+def evaluation_rounds(rounds: int) -> list[int]:
+    """Return the rounds 1, 2, 3, ..., then about 5 % apart, up to the last round."""
     at = [1]
     while at[-1] < rounds:
         at.append(min(rounds, max(at[-1] + 1, round(1.05 * at[-1]))))
@@ -79,9 +84,9 @@ def looks(rounds: int) -> list[int]:
 
 
 def rounds_to_target(curve: Curve, target: float) -> float | None:
-    """When the accuracy first got to the target, if it was still there at the next look.
+    """Return when the accuracy first reached the target and kept it at the next evaluation.
 
-    Between the look before and that one the accuracy is taken as a straight line.
+    Between two evaluations the accuracy is interpolated linearly.
     """
     for i in range(len(curve) - HOLD + 1):
         if all(accuracy >= target for _, accuracy in curve[i : i + HOLD]):
@@ -90,29 +95,29 @@ def rounds_to_target(curve: Curve, target: float) -> float | None:
     return None
 
 
-def work(item: Item) -> Record:
-    """Carry one training out: a pure function of the item, but for `seconds`.
+def train(training: Training) -> Record:
+    """Carry out one training; apart from `seconds` the record depends only on the training.
 
-    The record: `curve`, how it came to its `end` ("rounds", "reached", "diverged"), `wire` (bytes a
-    round: up, down, among clients), `seconds`.
+    The record holds `curve`, `end` (why it ended: "rounds", "reached" or "diverged"), `wire` (bytes
+    per round: up, down, between clients) and `seconds`.
     """
-    config, begun = parse(item.config), time.perf_counter()
+    config, begun = parse(training.config), time.perf_counter()
     with warnings.catch_warnings(), jax.enable_x64(config.run.precision == "float64"):
-        warnings.simplefilter("ignore")  # these step sizes break the theorems' conditions
-        rows, judge = stage(_plain(config, item.data_seed), item.hold_out)
-        job = build(_fitting(config, rows), rows)
+        warnings.simplefilter("ignore")  # These step sizes violate conditions of the theorems.
+        rows, measure = prepare(_base_run(config, training.data_seed), training.hold_out)
+        job = build(_with_fitting_batch(config, rows), rows)
         make, seed = engine_of(config), config.run.seed
         engine = make(job.problem, job.clients, job.algorithm, seed, simulated(job.noise, seed))
         state, end = job.algorithm.init(job.problem.start), "rounds"
         curve: list[list[float]] = []
-        for at in looks(config.algorithm.rounds):
+        for at in evaluation_rounds(config.algorithm.rounds):
             state = engine.advance(state, at)
-            seen = judge.row(state.w)
+            seen = measure.row(state.w)
             if not math.isfinite(seen["objective"] + seen["norm_sq"]):
                 end = "diverged"
                 break
             curve.append([at, seen["train_accuracy"]])
-            if rounds_to_target(curve[-HOLD:], item.stop) is not None:
+            if rounds_to_target(curve[-HOLD:], training.stop) is not None:
                 end = "reached"
                 break
         wire = list(traffic(job.problem, job.clients, job.algorithm))
@@ -121,10 +126,10 @@ def work(item: Item) -> Record:
 
 
 @functools.lru_cache(maxsize=2)
-def stage(text: str, held: int | None) -> tuple[Dataset, Evaluator]:
-    """The rows that train, those that are looked at (as test rows), and the way to look.
+def prepare(text: str, held: int | None) -> tuple[Dataset, Evaluator]:
+    """Return the data, with the rows for evaluation as test rows, and the evaluator.
 
-    It is the same for all methods, so a process prepares it once.
+    They are the same for all methods, so a process prepares them once.
     """
     config = parse(text)
     rows = load_dataset(config)
@@ -132,14 +137,14 @@ def stage(text: str, held: int | None) -> tuple[Dataset, Evaluator]:
     return rows, evaluator_over(build(config, rows).problem, Rows.of([rows.test]), None)
 
 
-def _plain(config: Config, seed: int) -> str:
-    """Data, model and problem of a run as TOML."""
+def _base_run(config: Config, seed: int) -> str:
+    """Return the data, model and problem of a run as TOML."""
     run = dataclasses.replace(config.run, seed=seed)
     return render(dataclasses.replace(config, algorithm=AlgorithmSettings("sgd", batch=1), run=run))
 
 
-def _fitting(config: Config, rows: Dataset) -> Config:
-    """A batch of all the rows of a client stays that when some of them are held out."""
+def _with_fitting_batch(config: Config, rows: Dataset) -> Config:
+    """Return the run with a batch of at most all rows of a client after holding some out."""
     if config.data.split != "sample":
         return config
     most = len(rows.train["y"]) // config.data.clients
@@ -148,87 +153,94 @@ def _fitting(config: Config, rows: Dataset) -> Config:
 
 
 def open_cache(folder: Path) -> Cache:
-    """The records in `folder` that this version of the code made."""
-    text = fingerprint() + inspect.getsource(sys.modules[__name__]) + inspect.getsource(hold_out)
-    cache = Cache(folder, hashlib.sha256(text.encode()).hexdigest()[:12])
+    """Return the cache of the records in `folder` of this version of the code."""
+    cache = Cache(folder, fingerprint(__name__))
     cache.create()
     return cache
 
 
-def store(item: Item, cache: Cache) -> None:
-    """Carry an item out and keep its record."""
-    cache.put(item.key, work(item), {"entry": item.label, "hold_out": item.hold_out})
+def store(training: Training, cache: Cache) -> None:
+    """Carry out a training and store its record."""
+    cache.put(
+        training.key, train(training), {"entry": training.label, "hold_out": training.hold_out}
+    )
 
 
-def carry_out(items: Sequence[Item], cache: Cache, crew: Crew, progress: Progress) -> float:
-    """Do what the cache lacks, the longest first; returns what all of it costs."""
-    ahead = sorted((i for i in items if cache.get(i.key) is None), key=lambda i: -i.cost)
-    total = math.fsum(i.cost for i in items)
+def train_missing(
+    trainings: Sequence[Training], cache: Cache, executor: Executor, progress: Progress
+) -> float:
+    """Carry out what the cache lacks, the longest first; return the total cost."""
+    ahead = sorted((i for i in trainings if cache.get(i.key) is None), key=lambda i: -i.cost)
+    total = math.fsum(i.cost for i in trainings)
     done = total - math.fsum(i.cost for i in ahead)
     progress(done, total, "")
 
-    def hear(item: Item) -> None:
+    def on_done(training: Training) -> None:
         nonlocal done
-        done += item.cost
-        progress(done, total, item.label)
+        done += training.cost
+        progress(done, total, training.label)
 
-    crew(ahead, cache, hear)
+    executor(ahead, cache, on_done)
     return total
 
 
-def record_of(cache: Cache, item: Item) -> Record:
-    record = cache.get(item.key)
+def stored_record(cache: Cache, training: Training) -> Record:
+    record = cache.get(training.key)
     if record is None:
-        raise UserError(f"{item.label}: its record is gone from {cache.folder}; same command again")
+        raise UserError(
+            f"{training.label}: its record is gone from {cache.folder}: run the same command again"
+        )
     return record
 
 
-def one_by_one(items: Sequence[Item], cache: Cache, done: Callable[[Item], None]) -> None:
-    """All items, one after another, in this process."""
-    for item in items:
-        store(item, cache)
-        done(item)
-
-
-def side_by_side(
-    items: Sequence[Item], cache: Cache, done: Callable[[Item], None], *, jobs: int = 2
+def in_sequence(
+    trainings: Sequence[Training], cache: Cache, done: Callable[[Training], None]
 ) -> None:
-    """All items in `jobs` processes, each with cores of its own.
+    """Carry out all trainings one after another in this process."""
+    for training in trainings:
+        store(training, cache)
+        done(training)
 
-    On Ctrl-C the trainings under way come to their end and are kept; no others begin.
+
+def in_processes(
+    trainings: Sequence[Training], cache: Cache, done: Callable[[Training], None], *, jobs: int = 2
+) -> None:
+    """Carry out all trainings in `jobs` processes, each with its own cores.
+
+    After Ctrl-C the running trainings are completed and stored, and no others start.
     """
-    if not items:
+    if not trainings:
         return
     context = multiprocessing.get_context("spawn")
     numbers = context.SimpleQueue()
     for number in range(jobs):
         numbers.put(number)
-    pool = ProcessPoolExecutor(jobs, context, _settle, (numbers, jobs))
+    pool = ProcessPoolExecutor(jobs, context, _start_worker, (numbers, jobs))
     try:
-        ahead = {pool.submit(store, item, cache): item for item in items}
+        ahead = {pool.submit(store, training, cache): training for training in trainings}
         for future in as_completed(ahead):
             future.result()
             done(ahead[future])
     except BrokenProcessPool as error:
         raise UserError(
-            "a worker process ended, for want of memory perhaps: finished trainings are kept; "
-            "same command again, with fewer jobs"
+            "a worker process ended, perhaps for lack of memory. Finished trainings are kept: run "
+            "the same command again with fewer jobs"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _settle(numbers: Any, jobs: int) -> None:
-    """A new process: Ctrl-C is its parent's matter, whom it does not outlive; cores are shared."""
+def _start_worker(numbers: Any, jobs: int) -> None:
+    """Set up a process: it ignores Ctrl-C, ends with its parent, and uses its own cores."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     number = numbers.get()
     if hasattr(os, "sched_setaffinity"):
         every = cores()
         os.sched_setaffinity(0, every[number % len(every) :: jobs])
 
 
-def _leave_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

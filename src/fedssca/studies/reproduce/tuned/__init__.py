@@ -1,0 +1,7 @@
+"""A fair comparison: every method is tuned with the same budget before the methods are compared.
+
+comparison  the search for settings, and the runs with the best settings
+training    one training of the comparison, and how many of them are carried out
+table       the result as a table, sentences and a figure
+statements  checks the paper's statements about speed with the tuned methods
+"""
