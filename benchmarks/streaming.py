@@ -18,8 +18,8 @@ import numpy as np
 
 from fedssca.data import Rows, Streams
 from fedssca.rounds.streaming import Streaming
-from fedssca.studies.bench.task import Images, Shape, images, parts, rounds
-from fedssca.studies.bench.timing import Way, interleave
+from fedssca.studies.bench.task import Images, Shape, images, rounds, setup
+from fedssca.studies.bench.timing import Workload, interleave
 
 BLOCKS = (600, 1)
 
@@ -30,8 +30,8 @@ def replay(rows: dict[str, np.ndarray], block: int) -> Iterator[dict[str, np.nda
         yield {name: column[start : start + block] for name, column in rows.items()}
 
 
-def streaming(data: Images, shape: Shape, block: int) -> Way:
-    problem, clients, algorithm = parts(data, shape)
+def streaming(data: Images, shape: Shape, block: int) -> Workload:
+    problem, clients, algorithm = setup(data, shape)
     assert isinstance(clients, Rows)
     sources = [replay(clients.client(i), block) for i in range(clients.count)]
     check = {name: column[:1000] for name, column in clients.columns.items()}

@@ -18,7 +18,7 @@ from fedssca.cli import main as cli
 from fedssca.errors import UserError
 from fedssca.studies.bench import costs, extras, growth, limit, peers, report, task, timing
 from fedssca.studies.bench.child import MARK, last_line, run_child
-from fedssca.studies.bench.venv import place, prepare
+from fedssca.studies.bench.venv import environment_folder, prepare
 
 SMALL = peers.Plan(clients=2, rows=20, batch=5, rounds=12, warmup=2, loss_rows=40, seconds=0.0)
 
@@ -185,7 +185,7 @@ def test_peers_that_fail_do_not_stop_the_others(tmp_path: Path, data: task.Image
 
 def test_a_peer_that_hangs_is_ended(tmp_path: Path) -> None:
     (tmp_path / "hangs.py").write_text("import time; time.sleep(100)")
-    said = peers.ask([sys.executable, str(tmp_path / "hangs.py")], {}, tmp_path, 0.5)
+    said = peers.run_peer([sys.executable, str(tmp_path / "hangs.py")], {}, tmp_path, 0.5)
     assert said == "no answer after 0.5 s"
 
 
@@ -195,7 +195,7 @@ def test_requirements_that_cannot_be_met_are_one_line(tmp_path: Path) -> None:
     made = prepare(tmp_path / "venvs", "none", wanted)
     assert made.failure
     assert "\n" not in made.failure
-    assert not (place(tmp_path / "venvs", "none", wanted) / "installed.json").exists()
+    assert not (environment_folder(tmp_path / "venvs", "none", wanted) / "installed.json").exists()
 
 
 # Nothing is left behind.

@@ -1,1 +1,1 @@
-"""`fedssca bench`: how fast a round is, against the hardware, against peers, and as it grows."""
+"""`fedssca bench`: the time of a round, compared with the hardware, with peers, and as it grows."""

@@ -1,4 +1,4 @@
-"""Child processes that leave nothing behind: own session, a mark that all descendants inherit."""
+"""Child processes that leave no descendants: own session, and a mark in their environment."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from typing import IO, NamedTuple
 
 from fedssca.system import ignoring_ctrl_c
 
-__all__ = ["Outcome", "last_line", "run_child"]
+__all__ = ["ChildOutcome", "last_line", "run_child"]
 
 MARK = "FEDSSCA_BENCH_CHILD"
 PATIENCE = 3.0
+"""Seconds between asking processes to end and killing them."""
 
 
-class Outcome(NamedTuple):
-    """How it ended; `code` is None after a timeout."""
+class ChildOutcome(NamedTuple):
+    """How a child process ended."""
 
     code: int | None
+    """The exit code; None after a timeout."""
     out: str
     err: str
     seconds: float
@@ -32,8 +34,8 @@ class Outcome(NamedTuple):
 
 def run_child(
     command: Sequence[str], timeout: float, env: Mapping[str, str] | None = None
-) -> Outcome:
-    """Run to the end, at most `timeout` seconds; then, whatever happened, end its descendants."""
+) -> ChildOutcome:
+    """Run a command for at most `timeout` seconds, and end its descendants in any case."""
     mark = uuid.uuid4().hex
     given = dict(os.environ if env is None else env) | {MARK: mark}
     begun = time.perf_counter()
@@ -51,20 +53,20 @@ def run_child(
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            with ignoring_ctrl_c():  # a second one waits until the descendants are gone
+            with ignoring_ctrl_c():  # A second Ctrl-C waits until the descendants are gone.
                 _end(process, mark)
-        return Outcome(code, _text(out), _text(err), time.perf_counter() - begun)
+        return ChildOutcome(code, _text(out), _text(err), time.perf_counter() - begun)
 
 
 def last_line(text: str, width: int = 160) -> str:
-    """The last line that says anything, short enough for a table."""
+    """Return the last line that is not empty, short enough for a table."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     line = lines[-1] if lines else "it said nothing"
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def _end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Ask, wait, insist."""
+    """Ask the processes to end, wait, then kill them."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         limit = time.perf_counter() + PATIENCE
         if process.poll() is not None and not _living(process.pid, mark):
@@ -81,7 +83,7 @@ def _end(process: subprocess.Popen[bytes], mark: str) -> None:
 
 
 def _living(group: int, mark: str) -> list[int]:
-    """Processes of the group, and those that left it but carry the mark (Linux)."""
+    """Return the processes of the group, and those that left it but have the mark (Linux)."""
     wanted = f"{MARK}={mark}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""How long the first round takes in a new process: python -m fedssca.studies.bench.compiling"""
+"""The time of the first round in a new process: python -m fedssca.studies.bench.compile_time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fedssca.studies.bench.task import CLASSES, FEATURES, Images, Shape, rounds
 def main() -> None:
     """Print one JSON line: seconds to compile and run one round."""
     y = np.arange(10_000, dtype=np.int32) % CLASSES
-    way = rounds(Images("zeros", np.zeros((len(y), FEATURES), np.uint8), y), Shape(rows=1000))
+    workload = rounds(Images("zeros", np.zeros((len(y), FEATURES), np.uint8), y), Shape(rows=1000))
     begun = time.perf_counter()
-    way(1)
+    workload(1)
     print(json.dumps({"first_round": time.perf_counter() - begun}))
 
 

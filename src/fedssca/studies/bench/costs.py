@@ -1,4 +1,4 @@
-"""What a round's extras cost: limits, columns instead of rows, more seeds, compiling, a crowd."""
+"""What extras of a round cost: limits, columns instead of rows, seeds, compiling, many clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from fedssca.studies.bench import extras
 from fedssca.studies.bench.task import Images, Shape, rounds
-from fedssca.studies.bench.timing import Way, interleave, summary
+from fedssca.studies.bench.timing import Workload, interleave, summary
 
 __all__ = ["measure_costs"]
 
@@ -15,13 +15,13 @@ __all__ = ["measure_costs"]
 def measure_costs(
     data: Images, turns: int, seconds: float, tick: Callable[[str], None]
 ) -> dict[str, Any]:
-    """`costs`: name -> seconds with the extra / seconds without, best of the turns."""
-    ways, pairs = _limits(data)
+    """Return `costs`: name -> seconds with the extra / seconds without, best of the turns."""
+    workloads, pairs = _limits(data)
     quick = turns <= 2
     if not quick:
-        ways["crowd"], ways["few"] = extras.crowd(data)
+        workloads["crowd"], workloads["few"] = extras.crowd(data)
         pairs[extras.CROWDED] = ("crowd", "few")
-    timings = interleave(ways, turns, seconds, tick)
+    timings = interleave(workloads, turns, seconds, tick)
     runs = extras.seeds(data, extras.SHORT if quick else extras.RUN)
     tick("runs of several seeds")
     timings |= interleave(runs, min(turns, 3), 0.0, tick)
@@ -36,8 +36,8 @@ def measure_costs(
     }
 
 
-def _limits(data: Images) -> tuple[dict[str, Way], dict[str, tuple[str, str]]]:
-    """Rounds to time, and which of them to compare."""
+def _limits(data: Images) -> tuple[dict[str, Workload], dict[str, tuple[str, str]]]:
+    """Return the rounds to time, and the pairs of them to compare."""
     shapes = {"columns, B = 1000": Shape(batch=1000, split="feature")}
     pairs = {"columns, B = 1000 / rows, B = 100 x 10": ("columns, B = 1000", "free, B = 100")}
     for batch in (100, 1000):

@@ -1,4 +1,4 @@
-"""Costs outside a single round: several seeds together, a cohort out of a crowd, compiling."""
+"""Costs besides a single round: several seeds together, a cohort of many clients, compiling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedssca.run import config as cfg
 from fedssca.run.seeds import train_together
 from fedssca.studies.bench.child import last_line, run_child
 from fedssca.studies.bench.task import CLASSES, SCALE, Images, Shape, rounds
-from fedssca.studies.bench.timing import Way
+from fedssca.studies.bench.timing import Workload
 
 __all__ = ["compile_seconds", "crowd", "seeds", "start_seconds"]
 
@@ -29,14 +29,14 @@ STEPS = (
 )
 
 
-def seeds(data: Images, length: int) -> dict[str, Way]:
-    """Whole runs, compiling and one evaluation included: of ten seeds, and of one."""
+def seeds(data: Images, length: int) -> dict[str, Workload]:
+    """Return whole runs of ten seeds and of one, with compiling and one evaluation."""
     columns = {"x": data.x, "y": data.y}
     names = tuple(map(str, range(data.x.shape[1])))
     test = {name: column[:1000] for name, column in columns.items()}
     dataset = Dataset(data.name, columns, test, CLASSES, SCALE, names)
 
-    def way(count: int) -> Way:
+    def workload(count: int) -> Workload:
         settings = [*STEPS, f"algorithm.rounds={length}"]
         runs = [cfg.parse("", [*settings, f"run.seed={seed}"]) for seed in range(count)]
         at = [length - 1]
@@ -44,24 +44,24 @@ def seeds(data: Images, length: int) -> dict[str, Way]:
             list(train_together(runs, dataset=dataset, evaluate_at=at)) for _ in range(n)
         ]
 
-    return {"ten seeds": way(SEEDS), "one seed": way(1)}
+    return {"ten seeds": workload(SEEDS), "one seed": workload(1)}
 
 
-def crowd(data: Images) -> tuple[Way, Way]:
-    """A cohort out of very many clients, and as many clients that all take part."""
+def crowd(data: Images) -> tuple[Workload, Workload]:
+    """Return rounds of a cohort of very many clients, and of as many clients without others."""
     many = Shape(clients=CROWD, rows=FEW, batch=FEW, cohort=COHORT)
     return rounds(data, many), rounds(data, many._replace(clients=COHORT, cohort=0))
 
 
 def start_seconds(data: Images) -> float:
-    """From nothing to the end of the first round, with a million clients."""
+    """Return the seconds to the end of the first round with a million clients."""
     begun = time.perf_counter()
     rounds(data, Shape(clients=MILLION, rows=FEW, batch=FEW, cohort=COHORT))(1)
     return time.perf_counter() - begun
 
 
 def compile_seconds(timeout: float = 300.0) -> dict[str, Any]:
-    """Seconds of the first round, and of all of a new process: empty cache, then a full one."""
+    """Return the seconds of the first round and of the process, with an empty and a full cache."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="fedssca-bench-") as folder:
         own = {
@@ -70,7 +70,7 @@ def compile_seconds(timeout: float = 300.0) -> dict[str, Any]:
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
         for name in ("cold", "warm"):
-            command = [sys.executable, "-m", "fedssca.studies.bench.compiling"]
+            command = [sys.executable, "-m", "fedssca.studies.bench.compile_time"]
             outcome = run_child(command, timeout, os.environ | own)
             if outcome.code != 0:
                 return {"failed": last_line(outcome.err)}

@@ -1,4 +1,4 @@
-"""How a round grows: with clients, batch size, hidden units and limits, one at a time."""
+"""The time of a round as clients, batch size, hidden units and limits grow, one at a time."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ AXES = {
 }
 CROWDS = (1_000, 10_000, 100_000, 1_000_000)
 CROWDED = Shape(rows=100)
-"""Many clients have few rows each, the same number at every point."""
+"""Many clients have few rows each; the number of rows is the same at every point."""
 COHORT = Shape(rows=10, cohort=100)
 QUICK = 2
 SHORT = {"clients": (10, 100), "batch": (10, 1000), "hidden": (128, 1024)}
-"""What the slow frameworks are asked: their rounds take up to seconds."""
+"""The points at which slow frameworks are measured: their rounds take up to seconds."""
 
 
-class Point(NamedTuple):
-    """One point of one line."""
+class GrowthPoint(NamedTuple):
+    """One point of one line of the figure."""
 
     axis: str
     value: int
@@ -41,20 +41,20 @@ class Point(NamedTuple):
     shape: Shape
 
 
-def points(quick: bool = False) -> Iterator[Point]:
-    """All points of our lines."""
+def points(quick: bool = False) -> Iterator[GrowthPoint]:
+    """Yield all points of the lines of this library."""
     for axis, values in AXES.items():
         for value in values[:QUICK] if quick else values:
             if axis == "limits":
                 for kind in ("steered", "exact"):
-                    yield Point(axis, value, kind, Shape(limits=value, multipliers=kind))
+                    yield GrowthPoint(axis, value, kind, Shape(limits=value, multipliers=kind))
             else:
                 given: dict[str, Any] = {axis: value}
                 shape = (CROWDED if axis == "clients" else Shape())._replace(**given)
-                yield Point(axis, value, "ours", shape)
+                yield GrowthPoint(axis, value, "ours", shape)
     for value in CROWDS[:1] if quick else CROWDS:
         line = f"ours, {COHORT.cohort} a round"
-        yield Point("clients", value, line, COHORT._replace(clients=value))
+        yield GrowthPoint("clients", value, line, COHORT._replace(clients=value))
 
 
 def measure_growth(
@@ -65,18 +65,18 @@ def measure_growth(
     quick: bool,
     tick: Callable[[str], None],
 ) -> dict[str, Any]:
-    """`growth`: one row a point, with seconds a round; peers too, those that are installed."""
+    """Return `growth`: one row per point with the seconds per round, also of installed peers."""
     table = []
-    for axis in AXES:  # one axis after another: its programs and data are let go
+    for axis in AXES:  # One axis at a time, so that its programs and data are freed.
         chosen = {f"{p.line}, {axis} = {p.value}": p for p in points(quick) if p.axis == axis}
-        ways = {name: rounds(data, p.shape) for name, p in chosen.items()}
-        timings = interleave(ways, turns, seconds, tick)
+        workloads = {name: rounds(data, p.shape) for name, p in chosen.items()}
+        timings = interleave(workloads, turns, seconds, tick)
         for name, point in chosen.items():
             table.append(_row(point, timings[name].row()))
     return {"growth": table + _peers(data, venvs, quick, tick)}
 
 
-def _row(point: Point, timing: dict[str, Any]) -> dict[str, Any]:
+def _row(point: GrowthPoint, timing: dict[str, Any]) -> dict[str, Any]:
     named = {"axis": point.axis, "value": point.value, "line": point.line}
     return named | {key: timing[key] for key in ("best", "median", "spread")}
 
@@ -84,7 +84,7 @@ def _row(point: Point, timing: dict[str, Any]) -> dict[str, Any]:
 def _peers(
     data: Images, venvs: Path, quick: bool, tick: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """The frameworks whose environments were made by `--only peers`, where they take our points."""
+    """Measure the frameworks whose environments were made by `--only peers`."""
     try:
         scripts = peers.folder()
     except UserError:
@@ -93,7 +93,7 @@ def _peers(
     with tempfile.TemporaryDirectory(prefix="fedssca-bench-") as folder:
         packages = [name for name in peers.PEERS if "-" not in name]
         for name in packages[:1] if quick else packages:
-            home = venv.place(venvs, name, scripts / f"{name}.txt")
+            home = venv.environment_folder(venvs, name, scripts / f"{name}.txt")
             if not (home / venv.DONE).is_file():
                 continue
             command = [str(home / "bin" / "python"), str(scripts / f"run_{name}.py")]
@@ -105,19 +105,21 @@ def _peers(
     return table
 
 
-def _short(point: Point) -> bool:
+def _short(point: GrowthPoint) -> bool:
     return point.value in SHORT.get(point.axis, ())
 
 
-def _ask(data: Images, command: list[str], point: Point, folder: Path) -> dict[str, Any] | None:
-    """A peer's seconds a round at one point; None if it fails there."""
+def _ask(
+    data: Images, command: list[str], point: GrowthPoint, folder: Path
+) -> dict[str, Any] | None:
+    """Return the seconds per round of a peer at one point, or None if it fails."""
     shape, total = point.shape, point.shape.clients * point.shape.rows
     index = np.arange(total) % len(data.y)
     files = peers.write_data(folder, Images(data.name, data.x[index], data.y[index]), shape.hidden)
     plan = peers.Plan(shape.clients, shape.rows, shape.batch, rounds=15, warmup=3, seconds=0.3)
     settings = files | asdict(plan) | {"seed": 0, "variant": ""}
-    answer = peers.ask(command, settings, folder, 180.0)
+    answer = peers.run_peer(command, settings, folder, 180.0)
     Path(files["data"]).unlink()
-    if not isinstance(answer, peers.Answer):
+    if not isinstance(answer, peers.PeerTiming):
         return None
     return _row(point, Timing(tuple(answer.seconds)).row())

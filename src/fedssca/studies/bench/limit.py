@@ -1,10 +1,10 @@
-"""A round against the two matrix products that no round can do without.
+"""The time of a round against the two matrix products that every round needs.
 
     X W'  with X (I B, 784) and W (128, 784): the first layer
     D' X  with D (I B, 128): its gradient
 
-Both are timed in one compiled loop (W' -> D -> W: each product needs the one before, nothing can be
-dropped or moved out of the loop) and as numpy with its BLAS; the faster one is the limit.
+Both are timed in one compiled loop and in numpy with its BLAS; the faster one is the limit. In the
+loop (W' -> D -> W) each product depends on the one before, so the compiler cannot remove any.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.studies.bench.task import FEATURES, Images, Shape, rounds
-from fedssca.studies.bench.timing import Timing, Way, interleave, summary
+from fedssca.studies.bench.timing import Timing, Workload, interleave, summary
 
 __all__ = ["BATCHES", "measure_limit", "products", "ratios"]
 
@@ -27,15 +27,15 @@ BATCHES = (10, 100, 6000)
 def measure_limit(
     data: Images, turns: int, seconds: float, tick: Callable[[str], None]
 ) -> dict[str, Any]:
-    """`limit`: batch size -> seconds of a round / of its two products, best of the turns."""
-    ways: dict[str, Way] = {}
+    """Return `limit`: batch size -> seconds of a round / of its two products, best turns."""
+    workloads: dict[str, Workload] = {}
     for batch in BATCHES:
         shape = Shape(batch=batch)
-        ways[f"round, B = {batch}"] = rounds(data, shape)
+        workloads[f"round, B = {batch}"] = rounds(data, shape)
         compiled, blas = products(shape.clients * batch, shape.hidden)
-        ways[f"products in JAX, B = {batch}"] = compiled
-        ways[f"products in numpy, B = {batch}"] = blas
-    timings = interleave(ways, turns, seconds, tick)
+        workloads[f"products in JAX, B = {batch}"] = compiled
+        workloads[f"products in numpy, B = {batch}"] = blas
+    timings = interleave(workloads, turns, seconds, tick)
     return {
         "limit": ratios(timings, BATCHES, lambda timing: timing.best),
         "limit_of_medians": ratios(timings, BATCHES, lambda timing: timing.median),
@@ -46,7 +46,7 @@ def measure_limit(
 def ratios(
     timings: Mapping[str, Timing], batches: Sequence[int], pick: Callable[[Timing], float]
 ) -> dict[str, float]:
-    """Round over the faster of the two products, for every batch size."""
+    """Return the time of a round over the faster products, for every batch size."""
 
     def floor(batch: int) -> float:
         return min(pick(timings[f"products in {kind}, B = {batch}"]) for kind in ("JAX", "numpy"))
@@ -54,12 +54,12 @@ def ratios(
     return {str(b): pick(timings[f"round, B = {b}"]) / floor(b) for b in batches}
 
 
-def products(rows: int, hidden: int) -> tuple[Way, Way]:
-    """Both products n times: in a compiled JAX loop, and in numpy."""
+def products(rows: int, hidden: int) -> tuple[Workload, Workload]:
+    """Return both products as workloads: in a compiled JAX loop, and in numpy."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((rows, FEATURES), np.float32)
     x /= np.sqrt(np.linalg.eigvalsh(x.T @ x if rows > FEATURES else x @ x.T)[-1])
-    # Now |X|_2 = 1: however often it is multiplied, W neither explodes nor fades into denormals.
+    # Now |X|_2 = 1, so that repeated products neither overflow nor become denormal.
     w = rng.standard_normal((hidden, FEATURES), np.float32)
     on_device, first = jnp.asarray(x), jnp.asarray(w)
 

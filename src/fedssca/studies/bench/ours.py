@@ -1,4 +1,7 @@
-"""Our side of the comparison with peers, as a process like theirs: ... bench.ours settings.json"""
+"""This library's side of the comparison with peers, in a process like theirs.
+
+It is called as: python -m fedssca.studies.bench.ours settings.json
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ BLOCKS, SEEDS = 10, 5
 
 
 def main(path: str) -> None:
-    """FedSGD, one step a client a round; print one JSON line as the scripts of peers do."""
+    """Run FedSGD with one step per client and round; print one JSON line as peers do."""
     import jax
     import numpy as np
 
@@ -51,7 +54,7 @@ def main(path: str) -> None:
         seconds.append((time.perf_counter() - begun) / block)
 
     def loss(first: int) -> float:
-        """At the end of a run whose rounds, and so its batches, are numbered from `first` on."""
+        """Return the loss at the end of a run whose rounds are numbered from `first` on."""
         begin = start._replace(round=jax.numpy.int32(first))
         end = engine.advance(begin, first + given["rounds"])
         return float(problem.terms(end.w, shown).mean())

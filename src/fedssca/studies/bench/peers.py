@@ -1,4 +1,4 @@
-"""The same task in other frameworks, each in a virtual environment of its own, taking turns."""
+"""The same task in other frameworks, each in its own virtual environment, in turns."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from fedssca.studies.bench.child import last_line, run_child
 from fedssca.studies.bench.task import CLASSES, FEATURES, SCALE, Images
 from fedssca.studies.bench.venv import prepare
 
-__all__ = ["PEERS", "Answer", "Plan", "folder", "measure", "measure_peers", "read_answer"]
+__all__ = ["PEERS", "PeerTiming", "Plan", "folder", "measure", "measure_peers", "read_timing"]
 
 PEERS = ("pytorch", "pytorch-joined", "flower", "nvflare", "pfl", "fedjax")
-"""Name of an environment, and after a dash the way of several that its script knows."""
+"""Names of environments; after a dash, the variant of its script."""
 OURS = "ours"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The task as all scripts get it; see benchmarks/peers/common.py."""
+    """The task that all scripts receive; see benchmarks/peers/common.py."""
 
     clients: int = 10
     rows: int = 6000
@@ -45,8 +45,8 @@ class Plan:
     threads: int = 2
 
 
-class Answer(NamedTuple):
-    """What a script printed."""
+class PeerTiming(NamedTuple):
+    """The result that the script of a peer printed."""
 
     seconds: list[float]
     startup: float
@@ -55,7 +55,7 @@ class Answer(NamedTuple):
 
 
 def folder() -> Path:
-    """Where the scripts of peers are."""
+    """Return the folder of the scripts of peers."""
     place = Path(fedssca.__file__).parents[2] / "benchmarks" / "peers"
     if not (place / "common.py").is_file():
         raise UserError("the comparison with peers needs a clone of the repository (benchmarks/)")
@@ -65,7 +65,7 @@ def folder() -> Path:
 def measure_peers(
     data: Images, plan: Plan, cycles: int, venvs: Path, tick: Callable[[str], None]
 ) -> dict[str, Any]:
-    """`peers`: name -> their seconds a round / ours, for those that agree with us."""
+    """Return `peers`: name -> its seconds per round / ours, if its loss agrees with ours."""
     scripts, commands, failures, installs = folder(), {}, {}, {}
     for name in PEERS:
         tick(f"preparing {name}")
@@ -91,9 +91,9 @@ def measure(
     failures: Mapping[str, str] | None = None,
     installs: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Ours, then every peer, again and again; one that fails is left out from then on."""
+    """Measure this library and every peer in cycles; a peer that fails is left out."""
     wrong = dict(failures or {})
-    answers: dict[str, list[Answer]] = {OURS: [], **{name: [] for name in commands}}
+    answers: dict[str, list[PeerTiming]] = {OURS: [], **{name: [] for name in commands}}
     with tempfile.TemporaryDirectory(prefix="fedssca-bench-") as place:
         files = write_data(Path(place), data)
         for cycle in range(cycles):
@@ -103,20 +103,20 @@ def measure(
                 tick(f"{name}, cycle {cycle + 1} of {cycles}")
                 own = {"seed": cycle, "variant": name.partition("-")[2]}
                 settings = files | asdict(plan) | own
-                answer = ask(command, settings, Path(place), timeout)
-                if not isinstance(answer, Answer):  # ports and start-ups fail now and then
-                    answer = ask(command, settings, Path(place), timeout)
-                if isinstance(answer, Answer):
+                answer = run_peer(command, settings, Path(place), timeout)
+                if not isinstance(answer, PeerTiming):  # A start can fail by chance.
+                    answer = run_peer(command, settings, Path(place), timeout)
+                if isinstance(answer, PeerTiming):
                     answers[name].append(answer)
                 elif name == OURS:
-                    raise UserError(f"our own side of the comparison failed: {answer}")
+                    raise UserError(f"fedssca's own side of the comparison failed: {answer}")
                 else:
                     wrong[name] = answer
-    return _judge(answers, wrong, dict(installs or {}))
+    return _compared(answers, wrong, dict(installs or {}))
 
 
 def write_data(place: Path, data: Images, hidden: int = 128) -> dict[str, str]:
-    """Data and first weights where the scripts find them."""
+    """Write the data and the initial weights for the scripts."""
     paths = {"data": place / "data.npz", "weights": place / f"weights-{hidden}.npz"}
     if not paths["data"].exists():
         np.savez(paths["data"], x=data.x, y=data.y, scale=SCALE)
@@ -125,10 +125,10 @@ def write_data(place: Path, data: Images, hidden: int = 128) -> dict[str, str]:
     return {name: str(path) for name, path in paths.items()}
 
 
-def ask(
+def run_peer(
     command: Sequence[str], settings: Mapping[str, Any], place: Path, timeout: float
-) -> Answer | str:
-    """The answer of one run, or in one line why there is none."""
+) -> PeerTiming | str:
+    """Return the result of one run, or one line that says why there is none."""
     file = place / "settings.json"
     file.write_text(json.dumps({**settings, "launched": time.time()}))
     path = os.pathsep.join([str(Path(command[-1]).parent), os.environ.get("PYTHONPATH", "")])
@@ -139,11 +139,11 @@ def ask(
         return f"no answer after {timeout:g} s"
     if outcome.code != 0:
         return f"exit code {outcome.code}: {last_line(outcome.err)}"
-    return read_answer(outcome.out) or f"printed no result but: {last_line(outcome.out)}"
+    return read_timing(outcome.out) or f"printed no result but: {last_line(outcome.out)}"
 
 
-def read_answer(text: str) -> Answer | None:
-    """The last line of the text that is a complete answer."""
+def read_timing(text: str) -> PeerTiming | None:
+    """Return the last line of the text that is a complete result."""
     for line in reversed(text.splitlines()):
         try:
             found = json.loads(line)
@@ -152,14 +152,14 @@ def read_answer(text: str) -> Answer | None:
         except (ValueError, TypeError, KeyError, AttributeError):
             continue
         if seconds and min(seconds) > 0 and all(map(math.isfinite, (*seconds, *numbers))):
-            return Answer(seconds, *numbers, found)
+            return PeerTiming(seconds, *numbers, found)
     return None
 
 
-def _judge(
-    answers: Mapping[str, list[Answer]], wrong: dict[str, str], installs: dict[str, float]
+def _compared(
+    answers: Mapping[str, list[PeerTiming]], wrong: dict[str, str], installs: dict[str, float]
 ) -> dict[str, Any]:
-    """Ratios of those whose loss is ours but for the noise of other batches."""
+    """Return the ratios of the peers whose loss equals ours up to the noise of batches."""
     losses = [loss for answer in answers[OURS] for loss in answer.rest["losses"]]
     middle = statistics.median(losses)
     noise = 5 * statistics.stdev(losses) + 0.02 * middle

@@ -1,4 +1,4 @@
-"""Tables, figures and files of `fedssca bench`; they read results, never live objects."""
+"""Tables, figures and files of `fedssca bench`, made from its results alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LABELS = {
 
 
 def print_found(found: Found) -> None:
-    """All tables, in 80 columns."""
+    """Print all tables in 80 columns."""
     console = Console()
     if "limit" in found:
         pairs = [(f"B = {b}", f"{ratio:.2f}") for b, ratio in found["limit"].items()]
@@ -93,7 +93,7 @@ def _table(
 
 
 def save(found: Found, out: Path) -> list[Path]:
-    """bench.json, and for every section a CSV and a PNG."""
+    """Write bench.json, and a CSV and a PNG for every section."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / "bench.json").write_text(json.dumps(found, indent=1))
@@ -107,7 +107,7 @@ def save(found: Found, out: Path) -> list[Path]:
             written.append(_bars(out / "limit.png", bars | found["costs"], "ratio", log=False))
         if "peers" in found:
             written.append(_csv(out / "peers.csv", found["peers_details"]))
-            title = "seconds a round / ours (log scale)"
+            title = "seconds per round / ours (log scale)"
             written.append(_bars(out / "peers.png", found["peers"], title, log=True))
         if "growth" in found:
             rows = {str(n): row for n, row in enumerate(found["growth"])}
@@ -167,7 +167,7 @@ def _lines(path: Path, rows: Iterable[Found]) -> Path:
         panel.set_xticks(ticks, [_short(tick) for tick in ticks])
         panel.minorticks_off()
         panel.set_yscale("log")
-        panel.set(xlabel=LABELS[name], ylabel="seconds a round")
+        panel.set(xlabel=LABELS[name], ylabel="seconds per round")
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
         panel.legend(frameon=False)

@@ -1,4 +1,4 @@
-"""What is measured: the network 784-128-10 on images, ten clients with 6000 rows each."""
+"""The measured task: the network 784-128-10 on images, ten clients with 6000 rows each."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from fedssca.problem.constraints import Constraint, cross_entropy, custom, loss_
 from fedssca.problem.models import classifier, mlp
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.rounds.fused import Fused
-from fedssca.studies.bench.timing import Way
+from fedssca.studies.bench.timing import Workload
 
-__all__ = ["FEATURES", "Images", "Shape", "images", "parts", "rounds", "take"]
+__all__ = ["FEATURES", "Images", "Shape", "images", "rounds", "rows_for", "setup"]
 
 FEATURES, CLASSES, SCALE = 784, 10, 1 / 255
 
 
 class Images(NamedTuple):
-    """60,000 rows of bytes and their labels."""
+    """Rows of 784 bytes, and their labels."""
 
     name: str
     x: np.ndarray
@@ -36,25 +36,25 @@ class Images(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """One way to measure a round."""
+    """The sizes of a measured round."""
 
     clients: int = 10
     rows: int = 6000
     batch: int = 10
     hidden: int = 128
     limits: int = 0
-    """0: minimise the loss; else minimise |w|^2 under so many limits."""
+    """0 minimises the loss; otherwise |w|^2 is minimised under this many limits."""
     multipliers: str = "exact"
     split: str = "sample"
     cohort: int = 0
-    """So many clients a round; 0: all."""
+    """The number of clients per round; 0 means all."""
 
 
 def images(rows: int = 60_000) -> Images:
-    """MNIST if it is on this machine, else noisy prototypes of the same shape."""
+    """Return MNIST if it is on this machine, otherwise random data of the same shape."""
     if any(s.name == "mnist" and s.state == "present" for s in status()):
         train = load("mnist").train
-        return Images("mnist", train["x"], train["y"])  # aligned by `load`
+        return Images("mnist", train["x"], train["y"])  # `load` aligns them.
     rng = np.random.default_rng(0)
     y = rng.integers(0, CLASSES, rows).astype(np.int32)
     centres = rng.integers(0, 128, (CLASSES, FEATURES), dtype=np.uint8)
@@ -62,8 +62,8 @@ def images(rows: int = 60_000) -> Images:
     return Images("random", aligned(centres[y] + noise), aligned(y))
 
 
-def take(data: Images, clients: int, rows: int) -> Rows:
-    """So many clients with so many rows each; rows come again if there are too few."""
+def rows_for(data: Images, clients: int, rows: int) -> Rows:
+    """Return clients with this many rows each; rows are repeated if there are too few."""
     sizes, columns = (rows,) * clients, {"x": data.x, "y": data.y}
     total = clients * rows
     if total <= len(data.y):
@@ -71,11 +71,11 @@ def take(data: Images, clients: int, rows: int) -> Rows:
     return Rows(columns, sizes, (np.arange(total) % len(data.y)).astype(np.int32))
 
 
-def parts(data: Images, shape: Shape) -> tuple[Problem, Rows | Columns, Algorithm]:
-    """Problem, clients and SSCA with the paper's step sizes."""
-    clients: Rows | Columns = take(data, shape.clients, shape.rows)
+def setup(data: Images, shape: Shape) -> tuple[Problem, Rows | Columns, Algorithm]:
+    """Return the problem, the clients, and SSCA with the paper's step sizes."""
+    clients: Rows | Columns = rows_for(data, shape.clients, shape.rows)
     if shape.split == "feature":
-        everything = take(data, 1, shape.clients * shape.rows).client(0)
+        everything = rows_for(data, 1, shape.clients * shape.rows).client(0)
         clients = by_feature(everything, shape.clients)
     problem = classifier(
         mlp(FEATURES, shape.hidden, CLASSES, scale=SCALE),
@@ -96,15 +96,15 @@ def parts(data: Images, shape: Shape) -> tuple[Problem, Rows | Columns, Algorith
     return problem, clients, method
 
 
-def rounds(data: Images, shape: Shape) -> Way:
-    """n rounds in one call, from the start."""
-    problem, clients, algorithm = parts(data, shape)
+def rounds(data: Images, shape: Shape) -> Workload:
+    """Return a workload that runs n rounds in one call, from the start."""
+    problem, clients, algorithm = setup(data, shape)
     engine = Fused(problem, clients, algorithm, 0)
     return lambda n: jax.block_until_ready(engine.advance(algorithm.init(problem.start), n))
 
 
 def _limits(count: int) -> Sequence[Constraint]:
-    """One limit on the loss, or several on losses that weigh the classes differently."""
+    """Return one limit on the loss, or several on losses with different class weights."""
     if count < 2:
         return loss_at_most(0.13) if count else ()
     weights = np.random.default_rng(0).uniform(0.5, 1.5, (count, CLASSES)).astype(np.float32)

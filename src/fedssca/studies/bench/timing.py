@@ -1,4 +1,4 @@
-"""Honest clocks: what is compared takes turns, so that the machine's moods hit all alike."""
+"""Fair timing: compared workloads run in turns, so that disturbances affect all of them alike."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Timing", "Way", "interleave", "machine", "summary"]
+__all__ = ["Timing", "Workload", "interleave", "machine", "summary"]
 
 PAUSE = 0.05
-"""Before every turn: idle threads of another library (BLAS) spin for a while before they sleep."""
+"""Seconds before every turn: idle threads of another library (BLAS) spin before they sleep."""
 
 WARM = 10
-"""A tenth of a turn goes untimed: whoever ran before has left caches and clocks to his liking."""
+"""One part in this many of a turn is not timed, to warm up the caches."""
 
-Way = Callable[[int], object]
-"""Does its work n times and returns when all of it is done."""
+Workload = Callable[[int], object]
+"""A function that does its work n times and returns when all of it is done."""
 
 
 class Timing(NamedTuple):
-    """Seconds of one repetition, once a turn."""
+    """The seconds of one repetition, one value per turn."""
 
     runs: tuple[float, ...]
 
     @property
     def best(self) -> float:
-        """The least disturbed turn."""
+        """The shortest turn, which was disturbed least."""
         return min(self.runs)
 
     @property
     def median(self) -> float:
-        """The usual turn."""
+        """The median turn."""
         return statistics.median(self.runs)
 
     @property
@@ -43,52 +43,52 @@ class Timing(NamedTuple):
         return (max(self.runs) - min(self.runs)) / self.median
 
     def row(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the numbers for JSON."""
         row = {"best": self.best, "median": self.median, "spread": self.spread}
         return row | {"runs": list(self.runs)}
 
 
 def interleave(
-    ways: Mapping[str, Way], turns: int, seconds: float, tick: Callable[[str], None]
+    workloads: Mapping[str, Workload], turns: int, seconds: float, tick: Callable[[str], None]
 ) -> dict[str, Timing]:
-    """Time all ways in turn, `turns` times; a turn repeats the work for about `seconds`."""
+    """Time all workloads in turn, `turns` times; a turn lasts about `seconds`."""
     counts = {}
-    for name, way in ways.items():
+    for name, workload in workloads.items():
         tick(f"preparing {name}")
-        way(1)
-        counts[name] = _count(way, seconds)
-    runs: dict[str, list[float]] = {name: [] for name in ways}
+        workload(1)
+        counts[name] = _count(workload, seconds)
+    runs: dict[str, list[float]] = {name: [] for name in workloads}
     for turn in range(turns):
-        for name, way in ways.items():
+        for name, workload in workloads.items():
             tick(f"{name}, turn {turn + 1} of {turns}")
             time.sleep(PAUSE)
-            way(max(1, counts[name] // WARM))
-            runs[name].append(_clock(way, counts[name]) / counts[name])
+            workload(max(1, counts[name] // WARM))
+            runs[name].append(_clock(workload, counts[name]) / counts[name])
     return {name: Timing(tuple(each)) for name, each in runs.items()}
 
 
-def _count(way: Way, seconds: float) -> int:
-    """How many repetitions fill `seconds`."""
-    count, taken = 1, _clock(way, 1)
+def _count(workload: Workload, seconds: float) -> int:
+    """Return how many repetitions take `seconds`."""
+    count, taken = 1, _clock(workload, 1)
     while taken < seconds / 4:
         count *= 4
-        taken = _clock(way, count)
+        taken = _clock(workload, count)
     return max(1, round(count * seconds / taken))
 
 
-def _clock(way: Way, count: int) -> float:
+def _clock(workload: Workload, count: int) -> float:
     begun = time.perf_counter()
-    way(count)
+    workload(count)
     return time.perf_counter() - begun
 
 
 def summary(timings: Mapping[str, Timing]) -> dict[str, Any]:
-    """All timings as JSON."""
+    """Return all timings for JSON."""
     return {name: timing.row() for name, timing in timings.items()}
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were taken on."""
+    """Describe the machine of the measurements."""
     from fedssca.run.record import versions
 
     return {

@@ -1,4 +1,4 @@
-"""One virtual environment a peer, made once: <folder>/<peer>-<hash of its requirements>."""
+"""One virtual environment per peer, made once: <folder>/<peer>-<hash of its requirements>."""
 
 from __future__ import annotations
 
@@ -13,31 +13,34 @@ from typing import NamedTuple
 from fedssca.errors import UserError
 from fedssca.studies.bench.child import last_line, run_child
 
-__all__ = ["Made", "place", "prepare"]
+__all__ = ["PeerEnvironment", "environment_folder", "prepare"]
 
 DONE = "installed.json"
 
 
-class Made(NamedTuple):
-    """Its interpreter and how long it took to install, or why there is none."""
+class PeerEnvironment(NamedTuple):
+    """The virtual environment of a peer."""
 
     python: Path
+    """The path of its interpreter."""
     seconds: float = 0.0
+    """The seconds that the installation took."""
     failure: str = ""
+    """Why the installation failed; empty if it did not."""
 
 
-def place(venvs: Path, name: str, requirements: Path) -> Path:
-    """The folder of a peer's environment."""
+def environment_folder(venvs: Path, name: str, requirements: Path) -> Path:
+    """Return the folder of a peer's environment."""
     text = requirements.read_bytes() + sys.version.encode()
     return venvs / f"{name}-{hashlib.sha256(text).hexdigest()[:12]}"
 
 
-def prepare(venvs: Path, name: str, requirements: Path, timeout: float = 1800.0) -> Made:
-    """Make the environment, unless it is there and complete."""
-    folder = place(venvs, name, requirements)
+def prepare(venvs: Path, name: str, requirements: Path, timeout: float = 1800.0) -> PeerEnvironment:
+    """Make the environment, unless it exists and is complete."""
+    folder = environment_folder(venvs, name, requirements)
     python = folder / "bin" / "python"
     if (folder / DONE).is_file():
-        return Made(python, float(json.loads((folder / DONE).read_text())["seconds"]))
+        return PeerEnvironment(python, float(json.loads((folder / DONE).read_text())["seconds"]))
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -54,10 +57,10 @@ def prepare(venvs: Path, name: str, requirements: Path, timeout: float = 1800.0)
     for step in steps:
         outcome = run_child(step, timeout)
         if outcome.code is None:
-            return Made(python, failure=f"not installed after {timeout:g} s")
+            return PeerEnvironment(python, failure=f"not installed after {timeout:g} s")
         if outcome.code != 0:
             errors = [line for line in outcome.err.splitlines() if line.startswith("ERROR")]
-            return Made(python, failure=last_line("\n".join(errors[:1]) or outcome.err))
+            return PeerEnvironment(python, failure=last_line("\n".join(errors[:1]) or outcome.err))
     seconds = time.perf_counter() - begun
     (folder / DONE).write_text(json.dumps({"seconds": seconds}))
-    return Made(python, seconds)
+    return PeerEnvironment(python, seconds)
