@@ -92,7 +92,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 def test_without_a_clone_peers_are_refused_in_one_line(monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(peers.fedssca, "__file__", str(tmp_path / "a" / "b" / "__init__.py"))
+    monkeypatch.setattr(peers, "SCRIPTS", tmp_path)
     with pytest.raises(UserError, match="needs a clone of the repository"):
         command.measure_all(("peers",), None, True, quiet, quiet)
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import fedssca
 from fedssca.errors import UserError
 from fedssca.problem.models import mlp
 from fedssca.studies.bench.child import last_line, run_child
@@ -28,6 +27,8 @@ __all__ = ["PEERS", "PeerTiming", "Plan", "folder", "measure", "measure_peers", 
 PEERS = ("pytorch", "pytorch-joined", "flower", "nvflare", "pfl", "fedjax")
 """Names of environments; after a dash, the variant of its script."""
 OURS = "ours"
+SCRIPTS = Path(__file__).parents[4] / "benchmarks" / "peers"
+"""The scripts of peers, in a clone of the repository."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,9 @@ class PeerTiming(NamedTuple):
 
 def folder() -> Path:
     """Return the folder of the scripts of peers."""
-    place = Path(fedssca.__file__).parents[2] / "benchmarks" / "peers"
-    if not (place / "common.py").is_file():
+    if not (SCRIPTS / "common.py").is_file():
         raise UserError("the comparison with peers needs a clone of the repository (benchmarks/)")
-    return place
+    return SCRIPTS
 
 
 def measure_peers(
