@@ -15,19 +15,10 @@ from fedssca.data import Dataset
 from fedssca.errors import Diverged, UserError
 from fedssca.run import build as building
 from fedssca.run import execute as runner
-from fedssca.run import tune as tuning
 from fedssca.run.config import parse, render
-from fedssca.run.tune import (
-    METHODS,
-    SPACES,
-    Range,
-    Trial,
-    best,
-    choose_methods,
-    draw,
-    settled,
-    tune,
-)
+from fedssca.run.tune.search import plan, tune
+from fedssca.run.tune.space import METHODS, NORM_FACTOR, RIVALS, SPACES, Range, choose_methods
+from fedssca.run.tune.trial import Trial, best, with_settings
 from tests.cli_helpers import Shell, files
 
 FREE = """
@@ -78,16 +69,16 @@ class Trainings(list[dict[str, Any]]):
 
 def test_every_method_gets_the_same_points() -> None:
     config = parse(LIMITED)
-    plan = draw(config, METHODS, 5, seed=3)
-    assert [(t.method, t.number) for t in plan] == [(m, i) for m in METHODS for i in range(5)]
-    assert plan[0].settings == {}  # ssca's automatic step sizes
-    assert all(list(t.settings) == [r.key for r in SPACES[t.method]] for t in plan[1:])
+    planned = plan(config, METHODS, 5, seed=3)
+    assert [(t.method, t.number) for t in planned] == [(m, i) for m in METHODS for i in range(5)]
+    assert planned[0].settings == {}  # ssca's automatic step sizes
+    assert all(list(t.settings) == [r.key for r in SPACES[t.method]] for t in planned[1:])
     rates = {
-        m: [t.settings["algorithm.rate.a"] for t in plan if t.method == m] for m in METHODS[1:]
+        m: [t.settings["algorithm.rate.a"] for t in planned if t.method == m] for m in METHODS[1:]
     }
     assert rates["sgd"] == rates["momentum"] == rates["primal-dual"] == rates["penalty"]
-    assert draw(config, ["sgd"], 3, seed=3) == [t for t in plan if t.method == "sgd"][:3]
-    assert draw(config, ["sgd"], 3, seed=4) != draw(config, ["sgd"], 3, seed=3)
+    assert plan(config, ["sgd"], 3, seed=3) == [t for t in planned if t.method == "sgd"][:3]
+    assert plan(config, ["sgd"], 3, seed=4) != plan(config, ["sgd"], 3, seed=3)
 
 
 def test_ranges() -> None:
@@ -98,15 +89,15 @@ def test_ranges() -> None:
     ):
         spread = Range("algorithm.x", low, high, scale)
         assert [spread.at(q, True) for q in (0, 0.5, 1)] == pytest.approx([low, middle, high])
-    assert Range("problem.penalty", 1, 10, price=True).at(0, True) == tuning.PRICE
+    assert Range("problem.penalty", 1, 10, price=True).at(0, True) == NORM_FACTOR
     assert Range("problem.penalty", 1, 10, price=True).at(0, False) == 1
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_settings_reach_the_run_and_nothing_else_changes(method: str) -> None:
     config = parse(LIMITED, ["algorithm.local_steps=2", "algorithm.probes=6", "algorithm.tau=0.5"])
-    trial = draw(config, [method], 2, seed=0)[1]
-    made = settled(config, trial)
+    trial = plan(config, [method], 2, seed=0)[1]
+    made = with_settings(config, trial)
     assert made.algorithm.name == method
     assert made.algorithm.probes == 0
     assert made.algorithm.local_steps == (2 if method in ("ssca", "sgd", "momentum") else 1)
@@ -115,10 +106,10 @@ def test_settings_reach_the_run_and_nothing_else_changes(method: str) -> None:
         for name in key.split("."):
             place = getattr(place, name)
         assert place == value
-    if method in tuning.RIVALS:
+    if method in RIVALS:
         assert made.algorithm.rate.cool == 0.8
     if method == "ssca":
-        automatic = settled(config, draw(config, [method], 1, seed=0)[0]).algorithm
+        automatic = with_settings(config, plan(config, [method], 1, seed=0)[0]).algorithm
         assert (automatic.rho, automatic.gamma, automatic.tau) == (None, None, None)
     assert (made.data, made.model, made.run) == (config.data, config.model, config.run)
     assert parse(render(made)) == made
@@ -143,7 +134,7 @@ def test_methods_that_fit() -> None:
     assert choose_methods(free, None)[0] == ["ssca", "sgd", "momentum"]
     names, notes = choose_methods(limited, None)
     assert names == ["ssca", "primal-dual", "augmented", "penalty", "switching"]
-    assert notes[0] == "sgd is left out: it knows no constraints"
+    assert notes[0] == "sgd is left out: it takes no constraints"
     assert choose_methods(limited, ["ssca", "ssca"]) == (["ssca"], [])
     for config, name in ((limited, "sgd"), (free, "penalty")):
         with pytest.raises(UserError, match=f"{name} does not fit this problem"):
@@ -281,10 +272,13 @@ def test_all_trials_diverged(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--methods", "scca"), "no method is named 'scca': did you mean 'ssca'? Known are ssca,"),
-        (("--methods", "zzzzz"), "no method is named 'zzzzz': known are ssca, sgd, momentum"),
+        (("--methods", "scca"), "no method is named 'scca': did you mean 'ssca'?"),
+        (
+            ("--methods", "zzzzz"),
+            "no method is named 'zzzzz': known are augmented, momentum, penalty",
+        ),
         (("--methods", ","), "no method to tune: name some of ssca"),
-        (("--methods", "sgd"), "sgd does not fit this problem: it knows no constraints"),
+        (("--methods", "sgd"), "sgd does not fit this problem: it takes no constraints"),
         (("--trials", "0"), "trials = 0: it must be at least 1"),
         (("--trials", "many"), "Invalid value for '--trials'"),
         (("--seed", "-1"), "seed = -1"),
@@ -349,7 +343,7 @@ def test_ctrl_c_keeps_finished_trials(
 
 
 def test_data_are_part_of_what_trials_have_in_common() -> None:
-    from fedssca.run.tune_session import _key
+    from fedssca.run.tune.session import _key
 
     config = parse(FREE)
     data: Dataset = building.load_dataset(config)

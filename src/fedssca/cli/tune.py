@@ -50,7 +50,7 @@ def tune(
     never used. The same command continues a search that was stopped.
     """
     with starting_up():
-        from fedssca.run.tune_session import tune_into
+        from fedssca.run.tune.session import tune_into
 
     config = read_config(file, settings)
     names = None if methods is None else [n.strip() for n in methods.split(",") if n.strip()]

@@ -1,20 +1,14 @@
-"""One search from a Config to a filled folder; what `fedssca tune` calls.
-
-trials.jsonl         one JSON object a finished trial; the same command again goes on from there
-tune.json            all trials, seeds, versions
-best-<method>.toml   the complete run with the best settings, on all training rows
-"""
+"""A search from a configuration to a filled folder, which `fedssca tune` calls."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,79 +19,16 @@ from fedssca.errors import UserError
 from fedssca.run.build import load_dataset
 from fedssca.run.config import Config, absolute, render
 from fedssca.run.progress import ProgressDisplay
-from fedssca.run.record import RunDirectory, versions
-from fedssca.run.tune import HELD_OUT, Trial, best, choose_methods, draw, reusable, settled, tune
+from fedssca.run.record import versions
+from fedssca.run.tune.folder import SearchFolder
+from fedssca.run.tune.search import plan, tune
+from fedssca.run.tune.space import choose_methods
+from fedssca.run.tune.trial import Trial, best, reusable, with_settings
+from fedssca.run.tune.validation import HELD_OUT
 
 __all__ = ["tune_into"]
 
 Row = dict[str, Any]
-
-
-class Folder:
-    """The files of a search: finished trials, results, one TOML a method."""
-
-    def __init__(self, path: Path, key: str) -> None:
-        self.path, self._key, self._files = path, key, RunDirectory(path)
-        self._rows = self._read()
-        self._new: list[Path] = []
-
-    def _read(self) -> list[Row]:
-        rows: list[Row] = []
-        try:
-            text = (self.path / "trials.jsonl").read_text(errors="replace")
-        except (FileNotFoundError, NotADirectoryError):
-            return rows
-        except OSError as error:
-            raise UserError(f"cannot read {self.path}: {error.strerror or error}") from error
-        for line in text.splitlines():
-            with suppress(json.JSONDecodeError):
-                rows.append(json.loads(line))
-        if any(row.get("key") != self._key for row in rows):
-            raise UserError(
-                f"{self.path} holds the trials of another config, seed or data: "
-                "use another --out for this search"
-            )
-        return rows
-
-    @property
-    def trials(self) -> list[Trial]:
-        """All finished trials."""
-        return [Trial(**{k: v for k, v in row.items() if k != "key"}) for row in self._rows]
-
-    def create(self) -> None:
-        """Make the folder and see that it can be written to."""
-        new = [self.path, *self.path.parents]
-        self._new = [path for path in new if not os.path.lexists(path)]
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"cannot write to {self.path}: {error.strerror or error}; "
-                "choose another folder with --out"
-            ) from error
-        self._save()
-
-    def discard(self) -> None:
-        """Leave nothing behind if no trial was finished."""
-        if not self._rows:
-            for remove in (
-                (self.path / "trials.jsonl").unlink,
-                *(path.rmdir for path in self._new),
-            ):
-                with suppress(OSError):
-                    remove()
-
-    def add(self, trial: Trial) -> None:
-        """One more finished trial; a reader sees the old file or the new one."""
-        self._rows.append({"key": self._key, **dataclasses.asdict(trial)})
-        self._save()
-
-    def _save(self) -> None:
-        self.write("trials.jsonl", "".join(json.dumps(row) + "\n" for row in self._rows))
-
-    def write(self, name: str, text: str) -> None:
-        """Put a file in place whole."""
-        self._files.write(name, lambda file: file.write(text.encode()))
 
 
 def tune_into(
@@ -109,33 +40,33 @@ def tune_into(
     progress: ProgressDisplay,
     resume: bool = False,
 ) -> Row:
-    """Tune and fill the folder `out`; returns what tune.json holds.
+    """Tune and fill the folder `out`; return the content of tune.json.
 
     Finished trials in `out` are used again; those of another config, seed or data are refused.
     """
     config = absolute(config)
     chosen, left_out = choose_methods(config, methods)
-    plan = draw(config, chosen, trials, seed)
+    planned = plan(config, chosen, trials, seed)
     if resume and not (out / "trials.jsonl").exists():
         raise UserError(f"--resume: {out} holds no search (no trials.jsonl in it): check the path")
     dataset = load_dataset(config)
-    folder = Folder(out, _key(config, dataset, seed))
-    known = reusable(plan, folder.trials)
-    tell = TrialProgress(progress, plan, known, config.algorithm.rounds)
+    folder = SearchFolder(out, _key(config, dataset, seed))
+    known = reusable(planned, folder.trials)
+    shown = TrialProgress(progress, planned, known, config.algorithm.rounds)
     for note in left_out:
         progress.note(note)
     try:
         folder.create()
-        with _stoppable() as check:
+        with _interruptible() as check:
 
             def keep(trial: Trial) -> None:
                 folder.add(trial)
-                tell.ended(trial)
+                shown.ended(trial)
                 check()
 
             def show(row: Row) -> None:
                 check()
-                tell.row(row)
+                shown.row(row)
 
             options: Row = {"dataset": dataset, "earlier": folder.trials, "on_row": show}
             done = tune(config, chosen, trials, seed, keep, **options)
@@ -144,7 +75,7 @@ def tune_into(
     winners = best(done)
     for name, trial in winners.items():
         if not trial.diverged:
-            folder.write(f"best-{name}.toml", render(settled(config, trial)))
+            folder.write(f"best-{name}.toml", render(with_settings(config, trial)))
     found = {
         "out": str(out),
         "objective": config.problem.objective,
@@ -154,8 +85,8 @@ def tune_into(
         "trials_per_method": trials,
         "held_out": HELD_OUT,
         "left_out": left_out,
-        "best": {name: _shown(trial) for name, trial in winners.items()},
-        "trials": [_shown(trial) for trial in done],
+        "best": {name: _as_row(trial) for name, trial in winners.items()},
+        "trials": [_as_row(trial) for trial in done],
         "config": render(config),
         "versions": versions(),
     }
@@ -164,8 +95,11 @@ def tune_into(
 
 
 @contextmanager
-def _stoppable() -> Iterator[Callable[[], None]]:
-    """Ctrl-C counts even where it is swallowed, in a callback of the compiler: see `check`."""
+def _interruptible() -> Iterator[Callable[[], None]]:
+    """Yield a function that raises KeyboardInterrupt if Ctrl-C was pressed.
+
+    A callback of the compiler can swallow the exception that Ctrl-C raises.
+    """
     pressed = False
 
     def press(*_: object) -> None:
@@ -187,12 +121,12 @@ def _stoppable() -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _shown(trial: Trial) -> Row:
+def _as_row(trial: Trial) -> Row:
     return dataclasses.asdict(trial) | {"feasible": trial.feasible}
 
 
 def _key(config: Config, dataset: Dataset, seed: int) -> str:
-    """What trials must have in common to be compared."""
+    """Return a digest of what trials must have in common to be compared."""
     digest = hashlib.sha256(f"{render(config)}\n{seed}\n".encode())
     for name, column in sorted(dataset.train.items()):
         digest.update(f"{name} {column.dtype} {column.shape}\n".encode())
@@ -201,7 +135,7 @@ def _key(config: Config, dataset: Dataset, seed: int) -> str:
 
 
 class TrialProgress:
-    """Tells the progress of a search: trials that are done, and the best one of each method."""
+    """Shows the progress of a search: finished trials, and the best one of each method."""
 
     def __init__(
         self,
@@ -216,19 +150,19 @@ class TrialProgress:
         self._last = max(rounds - 1, 1)
 
     def row(self, row: Row) -> None:
-        """Take a row of the trial that is being trained."""
-        self._tell(len(self._seen) + row["round"] / self._last, self._ahead[0])
+        """Show a row of the trial that is being trained."""
+        self._update(len(self._seen) + row["round"] / self._last, self._ahead[0])
 
     def ended(self, trial: Trial) -> None:
-        """Take a finished trial."""
+        """Show a finished trial."""
         self._ahead.pop(0)
         self._seen.append(trial)
         leader = best(self._seen)[trial.method]
         self._numbers = "diverged" if leader.diverged else f"best {leader.objective:.4g}"
         if leader.violation:
             self._numbers += f", limits broken by {leader.violation:.2g}"
-        self._tell(len(self._seen), trial)
+        self._update(len(self._seen), trial)
 
-    def _tell(self, done: float, trial: Trial) -> None:
+    def _update(self, done: float, trial: Trial) -> None:
         name = f"{trial.method} {trial.number}"
         self._progress.update(done, self._numbers, total=self._total, name=name)

@@ -43,7 +43,7 @@ from scipy.stats import qmc
 from fedssca.errors import UserError
 from fedssca.run.config import Config, parse, render
 from fedssca.run.schema import AlgorithmSettings
-from fedssca.run.tune import Range
+from fedssca.run.tune.space import Range
 from fedssca.studies.reproduce.cache import Cache, run_key
 from fedssca.studies.reproduce.tuned.training import (
     Curve,

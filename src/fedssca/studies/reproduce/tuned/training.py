@@ -31,7 +31,7 @@ from fedssca.privacy.noise.gaussian import simulated
 from fedssca.run.build import build, engine_of, load_dataset
 from fedssca.run.config import Config, parse, render
 from fedssca.run.schema import AlgorithmSettings
-from fedssca.run.tune import hold_out
+from fedssca.run.tune.validation import hold_out
 from fedssca.studies.reproduce.cache import Cache, fingerprint
 from fedssca.system import cores
 

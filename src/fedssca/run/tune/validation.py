@@ -1,0 +1,26 @@
+"""The training rows that are held out: trials train without them and are evaluated on them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from fedssca.data import Dataset
+from fedssca.data.dataset import stratified
+from fedssca.errors import UserError
+
+__all__ = ["HELD_OUT", "hold_out"]
+
+HELD_OUT = 0.2
+"""The fraction of the training rows that is held out."""
+
+
+def hold_out(dataset: Dataset, seed: int) -> Dataset:
+    """Split the training rows into train and test; the seed selects a fraction of each class."""
+    y = dataset.train["y"]
+    kept = stratified(y, HELD_OUT, seed)
+    if kept.all():
+        raise UserError(
+            f"{dataset.name}: {len(y)} training rows are too few to hold some out; bring more"
+        )
+    own, held = ({k: v[rows] for k, v in dataset.train.items()} for rows in (kept, ~kept))
+    return dataclasses.replace(dataset, train=own, test=held)
