@@ -24,6 +24,7 @@ lint: $(VENV)/.test lint-scripts
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vulture
 
 # Biome checks the scripts and styles of the pages; `npm run fix` formats them.
 lint-scripts:
