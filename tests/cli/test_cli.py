@@ -300,7 +300,8 @@ def test_twin_has_its_own_folder_and_one_table(shell: Shell) -> None:
 
 def test_default_folder_and_embedded_default(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shell.folder)
-    assert shell("run", "--set", "algorithm.rounds=3", "--quiet").code == 0
+    small = ("--set", "algorithm.rounds=3", "--set", "model.hidden=4")
+    assert shell("run", *small, "--quiet").code == 0
     (out,) = Path("runs").iterdir()
     assert out.name.endswith("-digits")
     assert rows(out)[-1]["round"] == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import time
 from pathlib import Path
 from typing import Any
 
@@ -199,14 +198,6 @@ def test_bad_files(tmp_path: Path) -> None:
     refused("no column 'z' to keep; columns: a", None, path, keep=["z"])
     (tmp_path / "latin.csv").write_bytes(b"a,y\n\xff,0\n")
     refused("cannot be read as CSV text", None, str(tmp_path / "latin.csv"))
-
-
-def test_csv_is_fast(tmp_path: Path) -> None:
-    rows = "".join(f"{i},{i * 0.5},{'abc'[i % 3]},{i},{i},{i},{i},{i % 2}\n" for i in range(50000))
-    path = write(tmp_path, "a,b,c,d,e,f,g,y\n" + rows)
-    start = time.perf_counter()
-    assert len(load(None, path).train["y"]) == 40000
-    assert time.perf_counter() - start < 5
 
 
 def test_parquet(tmp_path: Path) -> None:
