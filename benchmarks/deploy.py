@@ -20,8 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fedssca.deploy import kit, submit
-from fedssca.deploy.local import field
+from fedssca.deploy.engines import nvflare
+from fedssca.deploy.engines.nvflare import kit, session
+from fedssca.deploy.local import local_deployment
+from fedssca.deploy.submit import Follower, SubmittedRun, follow
 from fedssca.run.config import parse, render
 from fedssca.run.execute import execute
 
@@ -84,17 +86,17 @@ def equal() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for group in (list(METHODS)[:3], list(METHODS)[3:]):
             with (
-                field(parse(EQUAL, METHODS[group[0]]), 4) as made,
-                submit.open_desk(made.kits["submit"]) as desk,
+                local_deployment(nvflare, parse(EQUAL, METHODS[group[0]]), 4) as made,
+                nvflare.open_session(made.kits["submit"]) as connection,
             ):
                 for name in group:
                     config = parse(EQUAL, METHODS[name])
                     folders = [Path(scratch) / f"{name} {kind}" for kind in ("here", "there")]
                     execute(config, folders[0])
-                    ticket = submit.Ticket.new(made.sites, render(config))
-                    ticket.write(folders[1])
-                    tell = submit.Follower(lambda row, live: None, lambda line: None)
-                    submit.follow(desk, ticket, folders[1], False, tell, 90.0)
+                    run = SubmittedRun.new(made.sites, render(config))
+                    run.write(folders[1])
+                    tell = Follower(lambda row, live: None, lambda line: None)
+                    follow(connection, run, folders[1], False, tell, 90.0)
                     models = [np.load(folder / "model.npz") for folder in folders]
                     gaps = [
                         np.linalg.norm(models[1][w] - models[0][w]) / np.linalg.norm(models[0][w])
@@ -104,30 +106,28 @@ def equal() -> None:
 
 
 def measure(config: object, out: Path) -> dict[str, float]:
-    write = submit.write_job
+    write = session.write_job
 
     def as_benchmark(folder: Path, *order: object) -> None:
         write(folder, *order)
         for name in ("server", "client"):
             file = folder / "app" / "config" / f"config_fed_{name}.json"
-            text = file.read_text().replace(
-                "fedssca.deploy.parts.Coordinator", "deploy_parts.Bench"
-            )
-            file.write_text(text.replace("fedssca.deploy.parts.Site", "deploy_parts.EchoSite"))
+            text = file.read_text().replace(f"{kit.CLASSES}JobServer", "deploy_parts.Bench")
+            file.write_text(text.replace(f"{kit.CLASSES}JobSite", "deploy_parts.EchoSite"))
 
-    submit.write_job = as_benchmark
+    session.write_job = as_benchmark
     here = {"PYTHONPATH": str(Path(__file__).parent)}
     try:
         with (
-            field(config, 4, out / "logs", here) as made,
-            submit.open_desk(made.kits["submit"]) as desk,
+            local_deployment(nvflare, config, 4, out / "logs", here) as made,
+            nvflare.open_session(made.kits["submit"]) as connection,
         ):
-            ticket = submit.Ticket.new(made.sites, render(config))
-            ticket.write(out)
-            tell = submit.Follower(lambda row, live: None, print)
-            submit.follow(desk, ticket, out, False, tell, 90.0)
+            run = SubmittedRun.new(made.sites, render(config))
+            run.write(out)
+            tell = Follower(lambda row, live: None, print)
+            follow(connection, run, out, False, tell, 90.0)
     finally:
-        submit.write_job = write
+        session.write_job = write
     return json.loads((out / "result.json").read_text())
 
 

@@ -10,16 +10,17 @@ from typing import Any
 
 from nvflare.collab import collab
 
-from fedssca.deploy.conduct import Conductor, Order
-from fedssca.deploy.engines.nvflare import CollabLink, Deployed
-from fedssca.deploy.parts import Coordinator, Site
+from fedssca.deploy.engines.nvflare.job import CollabLink, JobServer, JobSite
+from fedssca.deploy.server.job import ServerJob
+from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.rounds.codec import decode
 from fedssca.run.config import parse
+from fedssca.run.privacy import server_half
 
 ROUNDS, WARM = 60, 10
 
 
-class EchoSite(Site):
+class EchoSite(JobSite):
     """A site that also sends plain bytes around, as bare as the engine does it."""
 
     @collab.publish
@@ -37,34 +38,42 @@ class EchoSite(Site):
 
 
 class Spy(CollabLink):
-    """Remembers the sizes of the letters of the last call."""
+    """Remembers the sizes of the envelopes of the last call."""
 
     def __init__(self) -> None:
         self.sizes: dict[str, dict[str, tuple[int, int]]] = {}
 
-    def ask(self, letters: Any, timeout: float) -> Any:
-        answers = super().ask(letters, timeout)
-        kind = decode(next(iter(letters.values()))).kind
-        self.sizes[kind] = {s: (len(d), len(answers[s].data)) for s, d in letters.items()}
+    def ask(self, envelopes: Any, timeout: float) -> Any:
+        answers = super().ask(envelopes, timeout)
+        kind = decode(next(iter(envelopes.values()))).kind
+        self.sizes[kind] = {s: (len(d), len(answers[s].data)) for s, d in envelopes.items()}
         return answers
 
 
-class Bench(Coordinator):
+class Bench(JobServer):
+    """The server's object of a benchmark job."""
+
+    def __init__(self, **order: Any) -> None:
+        super().__init__(**order)
+        self._job = BenchJob(self._job.order)
+
+
+class BenchJob(ServerJob):
     """Rounds of a run and bare rounds of the same bytes, one after the other."""
 
-    def _conduct(self) -> dict[str, Any]:
-        assert self._folder is not None
-        spy = Spy()
-        order = Order(parse(self._text), self._sites, bytes.fromhex(self._run))
-        conductor = Conductor(order, spy, self._folder)
-        census = conductor._shake_hands()
-        job = conductor._prepare(conductor._config, census)
-        engine = Deployed(conductor.crew, "train", job, job.algorithm)
+    def carry_out(self, link: Any, connected: Any, folder: Path) -> dict[str, Any]:
+        spy, order = Spy(), self.order
+        run = RunOrder(parse(order.config), order.sites, bytes.fromhex(order.run))
+        server = RunServer(run, spy, folder)
+        census = server._preparation.census()
+        job = server._preparation.prepare(server._config, census)
+        adder = server_half(job.config, run.run, len(order.sites))
+        rounds = server._rounds("train", job, job.algorithm, adder)
         state = job.algorithm.init(job.problem.start)
         ours, bare = [], []
         for _ in range(ROUNDS):
             begun = time.perf_counter()
-            state = engine.advance(state, int(state.round) + 1)
+            state = rounds.advance(state, int(state.round) + 1)
             ours.append(time.perf_counter() - begun)
             begun = time.perf_counter()
             self._columns(spy, job) if census.columns else self._rows(spy)
@@ -75,9 +84,9 @@ class Bench(Coordinator):
             "bare": statistics.median(bare[WARM:]),
             "bytes": spy.sizes,
         }
-        Path(self._folder).mkdir(parents=True, exist_ok=True)
-        (self._folder / "result.json").write_text(json.dumps(found))
-        (self._folder / "config.toml").write_text(self._text)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "result.json").write_text(json.dumps(found))
+        (folder / "config.toml").write_text(order.config)
         return {"state": "done"}
 
     def _rows(self, spy: Spy) -> None:

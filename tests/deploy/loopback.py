@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedssca.deploy.conduct import Conductor, Order
-from fedssca.deploy.crew import Answer
-from fedssca.deploy.party import Party, Post
-from fedssca.deploy.share import give_out, site_names
-from fedssca.deploy.sheet import read_source
+from fedssca.deploy.engine import Answer, Post
+from fedssca.deploy.local import site_names, write_site_files
+from fedssca.deploy.server.run import RunOrder, RunServer
+from fedssca.deploy.site.party import Party
+from fedssca.deploy.site.raw_table import read_source
 from fedssca.privacy.sums.keys import simulated_identities
 from fedssca.run.config import Config
 
@@ -72,9 +72,9 @@ def deployed(
     resume: bool = False,
     run: bytes = RUN,
     secure: bool = True,
-) -> tuple[dict[str, Any], Conductor, Loopback]:
-    files = give_out(config, sites, folder / "data")
+) -> tuple[dict[str, Any], RunServer, Loopback]:
+    files = write_site_files(config, sites, folder / "data")
     link = Loopback(parties(files, secure), tamper)
-    order = Order(config, site_names(sites), run, resume)
-    conductor = Conductor(order, link, folder / "run")
+    order = RunOrder(config, site_names(sites), run, resume)
+    conductor = RunServer(order, link, folder / "run")
     return conductor.run(), conductor, link

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedssca.deploy.conduct import Conductor, Order
-from fedssca.deploy.crew import Answer, Away
-from fedssca.deploy.share import site_names
+from fedssca.deploy.engine import Answer
+from fedssca.deploy.local import site_names
+from fedssca.deploy.server.run import RunOrder, RunServer
+from fedssca.deploy.server.sites import SitesMissing
 from fedssca.errors import UserError
 from fedssca.rounds.codec import decode, encode
 from fedssca.run.config import parse
@@ -55,9 +56,9 @@ def in_order(count: int, sites: int = 3) -> list[list[int]]:
     return [sorted(range(count), key=lambda i: f"p{i}")] * sites
 
 
-def conductor(files: list[Path], out: Path, tamper: Tamper | None = None, **link: Any) -> Conductor:
+def conductor(files: list[Path], out: Path, tamper: Tamper | None = None, **link: Any) -> RunServer:
     carrier = link.get("kind", Loopback)(parties(files), tamper)
-    return Conductor(Order(CONFIG, site_names(len(files)), RUN), carrier, out)
+    return RunServer(RunOrder(CONFIG, site_names(len(files)), RUN), carrier, out)
 
 
 def test_scattered_rows_train_as_rows_in_order(tmp_path: Path) -> None:
@@ -128,10 +129,10 @@ def test_what_cannot_be_aligned_is_one_line(tmp_path: Path) -> None:
 def test_nothing_that_travels_names_a_row(tmp_path: Path) -> None:
     files = site_files(tmp_path / "s", scattered(ROWS), in_order(1))
     for toml in files:  # ids that no number looks like by chance
-        sheet = toml.with_suffix(".csv")
-        sheet.write_text(sheet.read_text().replace("\np", "\npatient-"))
+        csv = toml.with_suffix(".csv")
+        csv.write_text(csv.read_text().replace("\np", "\npatient-"))
     link = Loopback(parties(files))
-    Conductor(Order(CONFIG, site_names(3), RUN), link, tmp_path / "run").run()
+    RunServer(RunOrder(CONFIG, site_names(3), RUN), link, tmp_path / "run").run()
     assert link.peer_letters
     assert not [data for data in (*link.answers, *link.peer_letters) if b"patient" in data]
 
@@ -219,11 +220,11 @@ class Noting(Loopback):
 def test_letters_of_another_alignment_do_not_count(tmp_path: Path) -> None:
     files = site_files(tmp_path / "s", scattered(ROWS), in_order(1))
     first = Noting(parties(files))
-    Conductor(Order(CONFIG, site_names(3), RUN), first, tmp_path / "run").run()
+    RunServer(RunOrder(CONFIG, site_names(3), RUN), first, tmp_path / "run").run()
     again = Replaying(parties(files))
     again.old = first.sent
     with pytest.raises(UserError, match=r"site-1: nothing came from site-3 in step 0"):
-        Conductor(Order(CONFIG, site_names(3), RUN), again, tmp_path / "again").run()
+        RunServer(RunOrder(CONFIG, site_names(3), RUN), again, tmp_path / "again").run()
 
 
 def test_a_site_away_is_named(tmp_path: Path) -> None:
@@ -233,7 +234,7 @@ def test_a_site_away_is_named(tmp_path: Path) -> None:
         away = site == "site-3" and decode(letter).kind == "align/turn"
         return None if away else answer
 
-    with pytest.raises(Away, match="no answer from site-3"):
+    with pytest.raises(SitesMissing, match="no answer from site-3"):
         conductor(files, tmp_path / "run", silent).run()
 
 
@@ -241,5 +242,5 @@ def test_without_certificates_nothing_is_sent(tmp_path: Path) -> None:
     files = site_files(tmp_path / "s", scattered(ROWS), in_order(1))
     link = Loopback(parties(files, secure=False))
     with pytest.raises(UserError, match="site-1: this kit has no certificates"):
-        Conductor(Order(CONFIG, site_names(3), RUN), link, tmp_path / "run").run()
+        RunServer(RunOrder(CONFIG, site_names(3), RUN), link, tmp_path / "run").run()
     assert not link.peer_letters

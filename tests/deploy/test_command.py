@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from fedssca.cli.deploy import app
-from fedssca.deploy import require_engine
-from fedssca.deploy.kit import Kit
-from fedssca.deploy.project import provision, read_project
-from fedssca.deploy.submit import Ticket, write_job
+from fedssca.deploy.engines.nvflare import open_kit, provision, require
+from fedssca.deploy.engines.nvflare.session import write_job
+from fedssca.deploy.project import read_project
+from fedssca.deploy.submit import SubmittedRun
 from fedssca.errors import UserError
 from fedssca.run.schema import ProjectFile
 
@@ -70,11 +70,11 @@ def test_kits_hold_their_own_key_and_only_that(tmp_path: Path) -> None:
         assert made[party].stat().st_mode & 0o077 == 0
     assert all(len(own) == 1 for own in keys.values())
     assert len({own[0] for own in keys.values()}) == 4
-    site, submit = Kit(made["site-1"]), Kit(made["submit"])
+    site, submit = open_kit(made["site-1"]), open_kit(made["submit"])
     assert (site.kind, site.name, site.address) == ("site", "site-1", "localhost:9000")
     assert submit.sites == ["site-1", "site-2"]
     with pytest.raises(UserError, match="is the kit of a site"):
-        Kit.of(made["site-1"], "server")
+        open_kit(made["site-1"], "server")
     with pytest.raises(UserError, match="is not empty"):
         provision(ProjectFile(sites=["site-1"]), tmp_path / "kits")
     site.prepare()
@@ -90,27 +90,27 @@ def test_kits_hold_their_own_key_and_only_that(tmp_path: Path) -> None:
 
 
 def test_a_job_brings_no_code(tmp_path: Path) -> None:
-    write_job(tmp_path / "job", Ticket.new(["site-1"], "config"), resume=False)
+    write_job(tmp_path / "job", SubmittedRun.new(["site-1"], "config").order(resume=False))
     files = sorted(p.name for p in (tmp_path / "job").rglob("*") if p.is_file())
     assert files == ["config_fed_client.json", "config_fed_server.json", "meta.json"]
 
 
-def test_a_ticket_comes_back(tmp_path: Path) -> None:
-    ticket = Ticket.new(["site-1"], "[run]\n")
-    ticket.write(tmp_path / "run")
-    assert Ticket.read(tmp_path / "run") == ticket
+def test_a_submitted_comes_back(tmp_path: Path) -> None:
+    submitted = SubmittedRun.new(["site-1"], "[run]\n")
+    submitted.write(tmp_path / "run")
+    assert SubmittedRun.read(tmp_path / "run") == submitted
     with pytest.raises(UserError, match=r"no deploy\.json"):
-        Ticket.read(tmp_path)
+        SubmittedRun.read(tmp_path)
 
 
 def test_without_the_engine_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedssca.deploy.find_spec", lambda name: None)
+    monkeypatch.setattr("fedssca.deploy.engines.nvflare.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'fedssca\[deploy\]'"):
-        require_engine()
+        require()
     with pytest.raises(UserError, match=r"pip install 'fedssca\[deploy\]'"):
         run("local")
 
 
 def test_no_kit_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is no startup kit"):
-        Kit(tmp_path)
+        open_kit(tmp_path)

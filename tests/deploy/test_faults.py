@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedssca.deploy.conduct import Conductor, Order
-from fedssca.deploy.crew import Away
-from fedssca.deploy.share import give_out, site_names
+from fedssca.deploy.local import site_names, write_site_files
+from fedssca.deploy.server.run import RunOrder, RunServer
+from fedssca.deploy.server.sites import SitesMissing
 from fedssca.errors import UserError
 from fedssca.rounds.codec import Letter, decode, encode
 from fedssca.run.config import parse
@@ -92,7 +92,7 @@ def test_weights_of_those_who_answer_add_up_to_one(tmp_path: Path) -> None:
         return None if silent else answer
 
     three, conductor, _ = deployed(config, 3, tmp_path / "three", tamper=tamper)
-    assert conductor.crew.live == [0, 1]
+    assert conductor.sites.live == [0, 1]
     two, _, _ = deployed(parse(BASE, [settings[0], "data.sizes=[400, 400]"]), 2, tmp_path / "two")
     assert three["objective"] == pytest.approx(two["objective"], rel=1e-5)
     assert three["train_accuracy"] == pytest.approx(two["train_accuracy"], abs=1e-6)
@@ -115,7 +115,7 @@ def test_too_few_sites_end_the_run_and_it_resumes_to_the_same_bits(tmp_path: Pat
     def tamper(site: str, asked: bytes, answer: bytes) -> Any:
         return None if down and site != "site-1" and decode(asked).round == 5 else answer
 
-    with pytest.raises(Away, match=r"site-2, site-3 away, 1 of 3 sites left and 2 needed"):
+    with pytest.raises(SitesMissing, match=r"site-2, site-3 away, 1 of 3 sites left and 2 needed"):
         deployed(parse(BASE), 3, tmp_path / "broken", tamper=tamper)
     down = False
     deployed(parse(BASE), 3, tmp_path / "broken", tamper=tamper, resume=True)
@@ -128,7 +128,7 @@ def test_min_sites_is_heeded(tmp_path: Path) -> None:
     def tamper(site: str, asked: bytes, answer: bytes) -> Any:
         return None if site == "site-3" and decode(asked).round == 5 else answer
 
-    with pytest.raises(Away, match="3 needed"):
+    with pytest.raises(SitesMissing, match="3 needed"):
         deployed(parse(BASE, ["deploy.min_sites=3"]), 3, tmp_path, tamper=tamper)
 
 
@@ -137,7 +137,7 @@ def test_limits_on_every_site_need_every_site(tmp_path: Path) -> None:
         return None if site == "site-3" and decode(asked).round == 5 else answer
 
     limited = ["algorithm.name=ssca", 'problem.constraint=[{kind="client_loss", limit=5.0}]']
-    with pytest.raises(Away, match="2 of 3 sites left and 3 needed"):
+    with pytest.raises(SitesMissing, match="2 of 3 sites left and 3 needed"):
         deployed(parse(BASE, limited), 3, tmp_path, tamper=tamper)
 
 
@@ -147,18 +147,18 @@ def test_parties_with_columns_wait_for_each_other(tmp_path: Path) -> None:
     def tamper(site: str, asked: bytes, answer: bytes) -> Any:
         return None if site == "site-2" and decode(asked).round == 5 else answer
 
-    with pytest.raises(Away) as away:
+    with pytest.raises(SitesMissing) as away:
         deployed(config, 2, tmp_path, tamper=tamper)
     assert away.value.sites == ["site-2"]
 
 
 def test_a_missing_peer_letter_is_noticed(tmp_path: Path) -> None:
     config = parse(BASE, ["data.split=feature"])
-    files = give_out(config, 2, tmp_path / "data")
+    files = write_site_files(config, 2, tmp_path / "data")
     link = Loopback(parties(files))
     link._poster = lambda sender: lambda letters, timeout: None  # type: ignore[method-assign]
     with pytest.raises(UserError, match="no h from"):
-        Conductor(Order(config, site_names(2), RUN), link, tmp_path / "run").run()
+        RunServer(RunOrder(config, site_names(2), RUN), link, tmp_path / "run").run()
 
 
 def test_no_certificates_no_columns(tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ def test_h_goes_to_peers_only(tmp_path: Path) -> None:
 def test_two_runs_do_not_mix(tmp_path: Path) -> None:
     """A letter of one run at a site of another is refused."""
     config = parse(BASE)
-    files = give_out(config, 2, tmp_path / "data")
+    files = write_site_files(config, 2, tmp_path / "data")
     link = Loopback(parties(files))
-    Conductor(Order(config, site_names(2), RUN), link, tmp_path / "run").run()
+    RunServer(RunOrder(config, site_names(2), RUN), link, tmp_path / "run").run()
     stray = encode(Letter("train/reply", bytes(16), 1, {}))
     (answer,) = link.ask({"site-1": stray}, 1.0).values()
     assert decode(answer.data).kind == "error"

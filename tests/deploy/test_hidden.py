@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedssca.deploy.conduct import Conductor, Order
-from fedssca.deploy.crew import Away
-from fedssca.deploy.identity import Certified
-from fedssca.deploy.share import give_out, site_names
+from fedssca.deploy.local import site_names, write_site_files
+from fedssca.deploy.server.run import RunOrder, RunServer
+from fedssca.deploy.server.sites import SitesMissing
+from fedssca.deploy.site.identity import CertifiedIdentity
 from fedssca.errors import UserError
 from fedssca.privacy.sums.keys import Forged
 from fedssca.rounds.codec import decode, encode
@@ -86,22 +86,22 @@ def test_a_changed_share_spoils_no_model(tmp_path: Path) -> None:
         h[-1] += np.uint64(1)
         return encode(got._replace(arrays=got.arrays | {H: h}))
 
-    with pytest.raises(Away, match="round 2"):
+    with pytest.raises(SitesMissing, match="round 2"):
         deployed(parse(CONFIG), 3, tmp_path, tamper=changed)
 
 
 def test_a_site_may_insist_on_hidden_messages(tmp_path: Path) -> None:
     config = parse(CONFIG, ["data.split=sample", "privacy.secure_sum=false"])
-    files = give_out(config, 2, tmp_path / "data")
+    files = write_site_files(config, 2, tmp_path / "data")
     files[1].write_text(files[1].read_text() + "hidden = true\n")
-    order = Order(config, site_names(2), RUN, False)
+    order = RunOrder(config, site_names(2), RUN, False)
     with pytest.raises(UserError, match=r"site-2: this site takes part in hidden sums only"):
-        Conductor(order, Loopback(parties(files)), tmp_path / "run").run()
+        RunServer(order, Loopback(parties(files)), tmp_path / "run").run()
 
 
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from fedssca.deploy.project import provision
+    from fedssca.deploy.engines.nvflare import provision
 
     folder = tmp_path_factory.mktemp("kits")
     made: Path = folder / "kits"
@@ -109,9 +109,13 @@ def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def identity(kit: Path, names: list[str]) -> CertifiedIdentity:
+    return CertifiedIdentity(kit / "client.key", kit / "client.crt", kit / "rootCA.pem", names)
+
+
 def test_certificates_are_identities(kits: Path) -> None:
     names = ["site-1", "site-2"]
-    one, two = (Certified(kits / name / "startup", names) for name in names)
+    one, two = (identity(kits / name / "startup", names) for name in names)
     signed = two.sign(b"key")
     one.verify(1, b"key", signed)
     with pytest.raises(Forged, match="came in the name of site-1"):
@@ -123,4 +127,4 @@ def test_certificates_are_identities(kits: Path) -> None:
     with pytest.raises(Forged, match="not from our CA"):
         one.verify(1, b"key", b"")
     with pytest.raises(UserError, match="no usable keys"):
-        Certified(kits, names)
+        identity(kits, names)

@@ -13,8 +13,9 @@ import pytest
 pytest.importorskip("nvflare", reason="needs the deploy extra: pip install 'fedssca[deploy]'")
 pytest.importorskip("cryptography")
 
-from fedssca.deploy.local import field
-from fedssca.deploy.submit import Follower, Ticket, follow, open_desk
+from fedssca.deploy.engines import nvflare
+from fedssca.deploy.local import local_deployment
+from fedssca.deploy.submit import Follower, SubmittedRun, await_sites, follow
 from fedssca.rounds.codec import decode
 from fedssca.run.config import parse, render
 from tests.deploy.loopback import deployed
@@ -49,12 +50,15 @@ def test_the_sum_is_right_when_sites_are_killed_in_it(tmp_path: Path) -> None:
     hidden = parse(CONFIG, ["privacy.secure_sum=true", "privacy.threshold=0.55"])
     environment = {"FEDSSCA_DEADLY": deadly, "PYTHONPATH": path}
     out = tmp_path / "run"
-    with field(hidden, 5, environment=environment) as made, open_desk(made.kits["submit"]) as desk:
-        desk.await_sites(made.sites, 90)
-        ticket = Ticket.new(made.sites, render(hidden))
-        ticket.write(out)
+    with (
+        local_deployment(nvflare, hidden, 5, environment=environment) as made,
+        nvflare.open_session(made.kits["submit"]) as session,
+    ):
+        await_sites(session, made.sites, 90)
+        run = SubmittedRun.new(made.sites, render(hidden))
+        run.write(out)
         said: list[str] = []
-        result = follow(desk, ticket, out, False, Follower(lambda *_: None, said.append), 60.0)
+        result = follow(session, run, out, False, Follower(lambda *_: None, said.append), 60.0)
     events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
     assert [(event["site"], event["round"]) for event in events] == [("site-4", 5), ("site-3", 10)]
     assert (result["round"], result["sites"]) == (20, 3)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
-from fedssca.deploy.crew import Away
+from fedssca.deploy.server.sites import SitesMissing
 from fedssca.errors import UserError
 from fedssca.rounds.codec import decode, encode
 from fedssca.run.config import parse
@@ -117,7 +117,7 @@ def test_below_the_threshold_the_run_waits_for_sites(tmp_path: Path) -> None:
         return None if site in ("site-3", "site-4") and letter.kind == "train/reply" else answer
 
     config = parse(SHORT, [*HIDDEN, "deploy.min_sites=2"])
-    with pytest.raises(Away, match="round 1: 2 of 4 parties answer and 3 are needed") as away:
+    with pytest.raises(SitesMissing, match="2 of 4 parties answer and 3 are needed") as away:
         deployed(config, 4, tmp_path, tamper=tamper)
     assert away.value.sites == ["site-3", "site-4"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedssca.deploy.crew import Away
-from fedssca.deploy.stages import stage
+from fedssca.deploy.server.sites import SitesMissing
+from fedssca.deploy.site.stages import Parts, stage_client
 from fedssca.errors import UserError
 from fedssca.privacy.noise.gaussian import SecretNoise
 from fedssca.rounds.client import for_party
@@ -65,7 +65,7 @@ def test_sites_draw_their_own_noise_and_resuming_is_counted(tmp_path: Path) -> N
         gone = decode(letter).kind == "train/reply" and decode(letter).round == 4
         return None if gone else look(site, letter, answer)
 
-    with pytest.raises(Away, match="site-1, site-2 away"):
+    with pytest.raises(SitesMissing, match="site-1, site-2 away"):
         deployed(config, 2, tmp_path, tamper=cut)
     before = (tmp_path / "run" / "config.toml").read_text()
     done, _, _ = deployed(config, 2, tmp_path, tamper=look, resume=True)
@@ -87,7 +87,7 @@ def test_parties_with_columns_hide_their_blocks(tmp_path: Path) -> None:
 def test_rows_that_were_not_counted_are_refused() -> None:
     job = build(parse(BASE, [*COLUMNS, "data.clients=2"]))
     part = {name: np.asarray(column) for name, column in job.clients.client(0).items()}
-    site = stage("train", job, 0, part, {}, {}, SecretNoise())
+    site = stage_client("train", job, 0, Parts(part, {}, {}), SecretNoise())
     split = job.problem.vertical
     assert split is not None
     asked = for_party(split, 0, job.algorithm.request(job.algorithm.init(job.problem.start)), None)

@@ -29,11 +29,13 @@ from fedssca.run.schema import ProjectFile
 pytest.importorskip("nvflare", reason="needs the deploy extra: pip install 'fedssca[deploy]'")
 psutil = pytest.importorskip("psutil")
 
-from fedssca.deploy.conduct import Conductor, Order  # noqa: E402
-from fedssca.deploy.kit import Kit, running  # noqa: E402
-from fedssca.deploy.local import Field, field  # noqa: E402
-from fedssca.deploy.project import provision  # noqa: E402
-from fedssca.deploy.submit import Desk, Follower, Ticket, follow, open_desk  # noqa: E402
+
+from fedssca.deploy.engine import Session  # noqa: E402
+from fedssca.deploy.engines import nvflare  # noqa: E402
+from fedssca.deploy.local import LocalDeployment, local_deployment  # noqa: E402
+from fedssca.deploy.processes import ending  # noqa: E402
+from fedssca.deploy.server.run import RunOrder, RunServer  # noqa: E402
+from fedssca.deploy.submit import Follower, SubmittedRun, await_sites, follow  # noqa: E402
 from tests.deploy.loopback import RUN, Loopback, deployed, parties  # noqa: E402
 
 pytestmark = [
@@ -67,11 +69,11 @@ SPY = Path(__file__).parent / "spy"
 Row = dict[str, Any]
 
 
-class Yard:
-    """A field and a desk to hand in runs at."""
+class Bench:
+    """A deployment on this machine, and a session to submit runs."""
 
-    def __init__(self, made: Field, desk: Desk, spy: Path = Path()) -> None:
-        self.field, self.desk, self.spy = made, desk, spy
+    def __init__(self, made: LocalDeployment, session: Session, spy: Path = Path()) -> None:
+        self.deployment, self.session, self.spy = made, session, spy
         self.said: list[str] = []
 
     def run(
@@ -79,24 +81,24 @@ class Yard:
         config: Config,
         out: Path,
         during: Callable[[Row], None] = lambda row: None,
-        ticket: Ticket | None = None,
+        submitted: SubmittedRun | None = None,
     ) -> Row:
         """A run to its end; `during` sees its rows, and may do damage."""
-        again = ticket is not None
-        ticket = ticket or Ticket.new(self.field.sites, render(config))
-        ticket.write(out)
+        again = submitted is not None
+        submitted = submitted or SubmittedRun.new(self.deployment.sites, render(config))
+        submitted.write(out)
         self.said.clear()
         tell = Follower(lambda row, live: during(row), self.said.append)
-        return follow(self.desk, ticket, out, again, tell, 60.0)
+        return follow(self.session, submitted, out, again, tell, 60.0)
 
     def jobs(self, party: str) -> list[Any]:
         """The job processes of a party."""
-        return list(psutil.Process(self.field.processes[party].pid).children(recursive=True))
+        return list(psutil.Process(self.deployment.processes[party].pid).children(recursive=True))
 
     def kill(self, party: str) -> None:
         """kill -9: the party's process; what it started ends with it."""
-        self.field.processes[party].kill()
-        self.field.processes[party].wait()
+        self.deployment.processes[party].kill()
+        self.deployment.processes[party].wait()
 
 
 def columns(config: str) -> str:
@@ -104,24 +106,27 @@ def columns(config: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def rows_yard() -> Iterator[Yard]:
-    with field(parse(BASE), 4) as made, open_desk(made.kits["submit"]) as desk:
-        desk.await_sites(made.sites, 90)
-        yield Yard(made, desk)
+def rows_bench() -> Iterator[Bench]:
+    with (
+        local_deployment(nvflare, parse(BASE), 4) as made,
+        nvflare.open_session(made.kits["submit"]) as session,
+    ):
+        await_sites(session, made.sites, 90)
+        yield Bench(made, session)
     assert not left_behind(str(made.kits["server"].path.parent))
 
 
 @pytest.fixture(scope="module")
-def columns_yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+def columns_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     spy = tmp_path_factory.mktemp("spy")
     path = os.pathsep.join(filter(None, [str(SPY), os.environ.get("PYTHONPATH")]))
     environment = {"FEDSSCA_SPY": str(spy), "PYTHONPATH": path}
     with (
-        field(parse(columns(BASE)), 3, environment=environment) as made,
-        open_desk(made.kits["submit"]) as desk,
+        local_deployment(nvflare, parse(columns(BASE)), 3, environment=environment) as made,
+        nvflare.open_session(made.kits["submit"]) as session,
     ):
-        desk.await_sites(made.sites, 90)
-        yield Yard(made, desk, spy)
+        await_sites(session, made.sites, 90)
+        yield Bench(made, session, spy)
 
 
 def left_behind(place: str) -> list[str]:
@@ -144,23 +149,23 @@ def alike(left: Path, right: Path) -> None:
     assert np.linalg.norm(a - b) <= 1e-6 * np.linalg.norm(a)
 
 
-def test_rows_deployed_is_simulated(rows_yard: Yard, tmp_path: Path) -> None:
+def test_rows_deployed_is_simulated(rows_bench: Bench, tmp_path: Path) -> None:
     config = parse(BASE, [*LIMIT, "data.clients=4"])
     execute(config, tmp_path / "simulated")
-    result = rows_yard.run(config, tmp_path / "deployed")
+    result = rows_bench.run(config, tmp_path / "deployed")
     alike(tmp_path / "simulated", tmp_path / "deployed")
     assert result["round"] == 49
     costs = lines(tmp_path / "deployed/sites.jsonl")
     assert [cost["round"] for cost in costs] == list(range(1, 50))
-    assert set(costs[0]["sites"]) == set(rows_yard.field.sites)
+    assert set(costs[0]["sites"]) == set(rows_bench.deployment.sites)
 
 
-def test_misfit_is_named_and_garbage_survived(rows_yard: Yard, tmp_path: Path) -> None:
-    host, port = rows_yard.field.kits["submit"].address.split(":")
+def test_misfit_is_named_and_garbage_survived(rows_bench: Bench, tmp_path: Path) -> None:
+    host, port = rows_bench.deployment.kits["submit"].address.split(":")
     for junk in (b"\0" * 4096, b"GET / HTTP/1.0\r\n\r\n", os.urandom(4096)):
         with socket.create_connection((host, int(port)), timeout=5) as line:
             line.sendall(junk)
-    file = rows_yard.field.files["site-3"]
+    file = rows_bench.deployment.files["site-3"]
     data = dict(np.load(file.with_suffix(".npz")))
     before = file.read_text()
     data |= {name: data[name][..., :63] for name in ("x", "x_test", "features")}
@@ -168,27 +173,27 @@ def test_misfit_is_named_and_garbage_survived(rows_yard: Yard, tmp_path: Path) -
     file.write_text(before.replace("site-3.npz", "narrow.npz"))
     try:
         with pytest.raises(UserError, match="site-3: it has 63 feature columns, site-1 has 64"):
-            rows_yard.run(parse(BASE), tmp_path / "misfit")
+            rows_bench.run(parse(BASE), tmp_path / "misfit")
     finally:
         file.write_text(before)
 
 
-def test_stranger_is_refused(rows_yard: Yard, tmp_path: Path) -> None:
-    port = int(rows_yard.field.kits["submit"].address.split(":")[1])
-    made = provision(
+def test_stranger_is_refused(rows_bench: Bench, tmp_path: Path) -> None:
+    port = int(rows_bench.deployment.kits["submit"].address.split(":")[1])
+    made = nvflare.provision(
         ProjectFile("local", "localhost", port, ["site-1", "site-9"]), tmp_path / "kits"
     )
-    stranger = Kit(made["site-9"])
-    process = stranger.start({"FEDSSCA_SITE": str(rows_yard.field.files["site-1"])})
-    with running({"site-9": process}):
+    stranger = nvflare.open_kit(made["site-9"])
+    process = stranger.start(rows_bench.deployment.files["site-1"])
+    with ending({"site-9": process}):
         until = time.monotonic() + 15
         while time.monotonic() < until and "CERTIFICATE_VERIFY_FAILED" not in _text(stranger.log):
             time.sleep(0.2)
     assert "CERTIFICATE_VERIFY_FAILED" in _text(stranger.log)
-    assert set(rows_yard.desk.connected()) == set(rows_yard.field.sites)
+    assert set(rows_bench.session.connected()) == set(rows_bench.deployment.sites)
 
 
-def test_killed_job_resumes_bit_for_bit(rows_yard: Yard, tmp_path: Path) -> None:
+def test_killed_job_resumes_bit_for_bit(rows_bench: Bench, tmp_path: Path) -> None:
     settings = ["algorithm.rounds=600", "run.checkpoint_every=50", "run.evaluate_every=20"]
     config = parse(BASE, [*settings, "data.clients=4"])
     deployed(config, 4, tmp_path / "unbroken")
@@ -196,18 +201,18 @@ def test_killed_job_resumes_bit_for_bit(rows_yard: Yard, tmp_path: Path) -> None
 
     def damage(row: Row) -> None:
         if row["round"] >= 60:
-            for job in rows_yard.jobs("server"):
+            for job in rows_bench.jobs("server"):
                 job.kill()
 
     def watch(row: Row) -> None:
-        jobs = [*rows_yard.jobs("server"), *rows_yard.jobs("site-1")]
+        jobs = [*rows_bench.jobs("server"), *rows_bench.jobs("site-1")]
         if row["round"] >= 380:  # all is compiled, and the engine keeps as much as it ever will
             memory.append((row["round"], {job.pid: job.memory_info().rss for job in jobs}))
 
     with pytest.raises(UserError, match="--resume"):
-        rows_yard.run(config, tmp_path / "broken", damage)
-    ticket = Ticket.read(tmp_path / "broken")
-    rows_yard.run(config, tmp_path / "broken", watch, ticket)
+        rows_bench.run(config, tmp_path / "broken", damage)
+    submitted = SubmittedRun.read(tmp_path / "broken")
+    rows_bench.run(config, tmp_path / "broken", watch, submitted)
     ours, theirs = (np.load(tmp_path / name / "model.npz") for name in ("broken", "unbroken/run"))
     assert (ours["w_last"] == theirs["w_last"]).all()
     rounds = [row["round"] for row in lines(tmp_path / "broken/metrics.jsonl")]
@@ -220,32 +225,32 @@ def test_killed_job_resumes_bit_for_bit(rows_yard: Yard, tmp_path: Path) -> None
     assert all(last[job] < 1.15 * first[job] for job in first), (first, last)
 
 
-def test_killed_site_is_dropped_and_the_run_goes_on(rows_yard: Yard, tmp_path: Path) -> None:
+def test_killed_site_is_dropped_and_the_run_goes_on(rows_bench: Bench, tmp_path: Path) -> None:
     config = parse(BASE, ["algorithm.rounds=150", "run.evaluate_every=25"])
 
     def damage(row: Row) -> None:
         if row["round"] == 25:
-            rows_yard.kill("site-4")
+            rows_bench.kill("site-4")
 
-    result = rows_yard.run(config, tmp_path / "run", damage)
+    result = rows_bench.run(config, tmp_path / "run", damage)
     assert result["round"] == 149
     assert result["sites"] == 3
     events = lines(tmp_path / "run/events.jsonl")
     assert [event["site"] for event in events] == ["site-4"]
-    assert any("site-4 dropped" in line for line in rows_yard.said)
+    assert any("site-4 dropped" in line for line in rows_bench.said)
     last = lines(tmp_path / "run/sites.jsonl")[-1]
     assert set(last["sites"]) == {"site-1", "site-2", "site-3"}
     assert 0.7 < last["share"] < 0.8
 
 
 def test_columns_deployed_is_simulated_and_nobody_else_sees_h(
-    columns_yard: Yard, tmp_path: Path
+    columns_bench: Bench, tmp_path: Path
 ) -> None:
     config = parse(columns(BASE), [*LIMIT, "data.clients=3"])
     execute(config, tmp_path / "simulated")
-    columns_yard.run(config, tmp_path / "deployed")
+    columns_bench.run(config, tmp_path / "deployed")
     alike(tmp_path / "simulated", tmp_path / "deployed")
-    seen = b"".join(file.read_bytes() for file in columns_yard.spy.iterdir())
+    seen = b"".join(file.read_bytes() for file in columns_bench.spy.iterdir())
     job = build(config)
     split, clients = job.problem.vertical, job.clients
     assert split is not None
@@ -258,9 +263,9 @@ def test_columns_deployed_is_simulated_and_nobody_else_sees_h(
         assert np.asarray(h)[0].tobytes() not in seen
 
 
-def test_scattered_columns_are_aligned(columns_yard: Yard, tmp_path: Path) -> None:
+def test_scattered_columns_are_aligned(columns_bench: Bench, tmp_path: Path) -> None:
     config = parse(columns(BASE), ["algorithm.rounds=5", "data.clients=3"])
-    files = columns_yard.field.files
+    files = columns_bench.deployment.files
     before = {name: file.read_text() for name, file in files.items()}
     try:
         for name, file in files.items():
@@ -272,39 +277,39 @@ def test_scattered_columns_are_aligned(columns_yard: Yard, tmp_path: Path) -> No
                 own[key] = own[key][order["_test" if key.endswith("_test") else ""]]
             np.savez(file.with_name(f"{name}-scattered.npz"), **own)
             file.write_text(before[name].replace(name, f"{name}-scattered"))
-        columns_yard.run(config, tmp_path / "real")
+        columns_bench.run(config, tmp_path / "real")
         link = Loopback(parties(list(files.values())))
-        Conductor(Order(config, list(files), RUN), link, tmp_path / "here").run()
+        RunServer(RunOrder(config, list(files), RUN), link, tmp_path / "here").run()
     finally:
         for name, file in files.items():
             file.write_text(before[name])
-    aligned = next(line for line in columns_yard.said if "aligned" in line)
+    aligned = next(line for line in columns_bench.said if "aligned" in line)
     assert aligned.endswith("rows; site-1 leaves out 31, site-3 leaves out 31")
     ours, theirs = (np.load(tmp_path / name / "model.npz") for name in ("real", "here"))
     assert (ours["w_last"] == theirs["w_last"]).all()
 
 
-def test_columns_pause_and_go_on(columns_yard: Yard, tmp_path: Path) -> None:
+def test_columns_pause_and_go_on(columns_bench: Bench, tmp_path: Path) -> None:
     settings = ["algorithm.rounds=120", "run.checkpoint_every=20", "data.clients=3"]
     config = parse(columns(BASE), settings)
     deployed(config, 3, tmp_path / "unbroken")
 
     def damage(row: Row) -> None:
-        if row["round"] == 40 and not columns_yard.said:
-            columns_yard.kill("site-2")
-            columns_yard.said.append("killed")
+        if row["round"] == 40 and not columns_bench.said:
+            columns_bench.kill("site-2")
+            columns_bench.said.append("killed")
 
     def back(line: str) -> None:
-        columns_yard.said.append(line)
+        columns_bench.said.append(line)
         if line.startswith("paused"):
-            columns_yard.field.start("site-2")
+            columns_bench.deployment.start("site-2")
 
-    ticket = Ticket.new(columns_yard.field.sites, render(config))
-    ticket.write(tmp_path / "run")
+    submitted = SubmittedRun.new(columns_bench.deployment.sites, render(config))
+    submitted.write(tmp_path / "run")
     tell = Follower(lambda row, live: damage(row), back)
-    columns_yard.said.clear()
-    follow(columns_yard.desk, ticket, tmp_path / "run", False, tell, 60.0)
-    assert any(line.startswith("paused") and "site-2" in line for line in columns_yard.said)
+    columns_bench.said.clear()
+    follow(columns_bench.session, submitted, tmp_path / "run", False, tell, 60.0)
+    assert any(line.startswith("paused") and "site-2" in line for line in columns_bench.said)
     ours, theirs = (np.load(tmp_path / name / "model.npz") for name in ("run", "unbroken/run"))
     assert (ours["w_last"] == theirs["w_last"]).all()
 

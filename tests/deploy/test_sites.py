@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedssca.deploy.conduct import Conductor, Order
+from fedssca.deploy.local import site_names
 from fedssca.deploy.predict import predict_file, write_predictions
-from fedssca.deploy.share import site_names
-from fedssca.deploy.sheet import read_sheet, read_source
+from fedssca.deploy.server.run import RunOrder, RunServer
+from fedssca.deploy.site.raw_table import read_raw_table, read_source
 from fedssca.errors import UserError
 from fedssca.run.config import Config, parse
 from fedssca.run.execute import execute
@@ -70,9 +70,9 @@ def by_columns(folder: Path, columns: dict[str, list[str]]) -> list[Path]:
     return files
 
 
-def run(config: Config, files: list[Path], out: Path) -> tuple[dict[str, object], Conductor]:
-    order = Order(config, site_names(len(files)), RUN)
-    conductor = Conductor(order, Loopback(parties(files)), out)
+def run(config: Config, files: list[Path], out: Path) -> tuple[dict[str, object], RunServer]:
+    order = RunOrder(config, site_names(len(files)), RUN)
+    conductor = RunServer(order, Loopback(parties(files)), out)
     return conductor.run(), conductor
 
 
@@ -129,7 +129,7 @@ def test_one_site_is_the_simulator_on_its_file(tmp_path: Path) -> None:
     assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
 
 
-def test_files_and_queries_give_the_same_sheet(tmp_path: Path) -> None:
+def test_files_and_queries_give_the_same_table(tmp_path: Path) -> None:
     sqlalchemy = pytest.importorskip("sqlalchemy")
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = table(5)
@@ -148,21 +148,21 @@ def test_files_and_queries_give_the_same_sheet(tmp_path: Path) -> None:
                 sqlalchemy.text("insert into t values (:id, :age, :size, :town, :y)"), values
             )
     engine.dispose()
-    sheets = []
+    tables = []
     for name, text in {
         "csv": 'path = "rows.csv"',
         "parquet": 'path = "rows.parquet"',
         "sql": f'database = "sqlite:///{tmp_path}/rows.db"\nquery = "select * from t"',
     }.items():
         (tmp_path / f"{name}.toml").write_text(text + '\nid = "id"\nlabel = "y"\n')
-        sheets.append(read_sheet(read_source(tmp_path / f"{name}.toml"), ""))
-    for sheet in sheets:
-        assert sheet.features == ("age", "size", "town")
-        assert sheet.y is not None
-        assert sheet.y.tolist() == columns["y"]
-        assert sheet.ids is not None
-        assert sheet.ids.tolist() == columns["id"]
-        np.testing.assert_array_equal(sheet.table["age"], sheets[0].table["age"])
+        tables.append(read_raw_table(read_source(tmp_path / f"{name}.toml"), ""))
+    for raw in tables:
+        assert raw.features == ("age", "size", "town")
+        assert raw.y is not None
+        assert raw.y.tolist() == columns["y"]
+        assert raw.ids is not None
+        assert raw.ids.tolist() == columns["id"]
+        np.testing.assert_array_equal(raw.columns["age"], tables[0].columns["age"])
 
 
 def test_a_password_is_not_told(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_password_is_not_told(tmp_path: Path) -> None:
     file = tmp_path / "site.toml"
     file.write_text('database = "sqlite:////no/such/secret-word.db"\nquery = "select 1"\n')
     with pytest.raises(UserError) as error:
-        read_sheet(read_source(file), "")
+        read_raw_table(read_source(file), "")
     assert "secret-word" not in str(error.value)
 
 
@@ -189,7 +189,7 @@ def test_a_wrong_site_file_is_one_clear_line(text: str, said: str, tmp_path: Pat
     write(tmp_path / "a.csv", table(4))
     (tmp_path / "site.toml").write_text(text)
     with pytest.raises(UserError, match=said):
-        read_sheet(read_source(tmp_path / "site.toml"), "")
+        read_raw_table(read_source(tmp_path / "site.toml"), "")
 
 
 def test_misfits_of_rows_name_the_site(tmp_path: Path) -> None:

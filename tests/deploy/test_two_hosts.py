@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedssca.deploy.share import give_out
+from fedssca.deploy.local import write_site_files
 from fedssca.run.config import parse
 from tests.deploy.loopback import deployed
 
@@ -78,7 +78,7 @@ def hosts() -> Iterator[tuple[str, str]]:
 
 def test_walk_through_and_a_killed_server(hosts: tuple[str, str], tmp_path: Path) -> None:
     config = parse(RUN, ["data.clients=2"])
-    files = give_out(config, 2, tmp_path / "data")
+    files = write_site_files(config, 2, tmp_path / "data")
     (tmp_path / "run.toml").write_text(RUN)
     fedssca = [sys.executable, "-m", "fedssca", "deploy"]
     there: list[subprocess.Popen[bytes]] = []

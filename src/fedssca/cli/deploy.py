@@ -22,11 +22,12 @@ from fedssca.cli.options import (
     timestamp,
 )
 from fedssca.cli.progress import ProgressLine, row_numbers
-from fedssca.deploy import require_engine
 from fedssca.errors import UserError
 from fedssca.system import starting_up
 
 if TYPE_CHECKING:
+    from fedssca.deploy.engine import Engine, Kit, Session
+    from fedssca.deploy.submit import SubmittedRun
     from fedssca.run.config import Config
 
 __all__ = ["app"]
@@ -56,9 +57,9 @@ def provision(
     out: Annotated[Path, typer.Option(help="A new folder for the kits.")] = Path("kits"),
 ) -> None:
     """Make one startup kit per party, with its certificate; the CA's key is kept apart."""
-    from fedssca.deploy.project import provision, read_project
+    from fedssca.deploy.project import read_project
 
-    made = provision(read_project(file), out)
+    made = _engine().provision(read_project(file), out)
     for party, folder in made.items():
         if party != "ca":
             _say(f"{party}: {folder}")
@@ -68,11 +69,8 @@ def provision(
 @app.command(epilog="Example: fedssca deploy server kits/server")
 def server(kit: Annotated[Path, typer.Argument(help="The server's kit.")]) -> None:
     """Run the server until Ctrl-C."""
-    with starting_up():
-        from fedssca.deploy.kit import Kit
-
-    own = Kit.of(kit, "server")
-    _stand(own, {}, f"server at {own.address}")
+    own = _engine().open_kit(kit, "server")
+    _run_kit(own, None, f"server at {own.address}")
 
 
 @app.command(epilog="Example: fedssca deploy site kits/site-1 --data site.toml")
@@ -82,13 +80,12 @@ def site(
 ) -> None:
     """Run a site until Ctrl-C; its data stay on this machine."""
     with starting_up():
-        from fedssca.deploy.kit import SITE_FILE, Kit
-        from fedssca.deploy.sheet import read_sheet, read_source
+        from fedssca.deploy.site.raw_table import read_raw_table, read_source
 
-    own = Kit.of(kit, "site")
-    sheet = read_sheet(read_source(data), "")
-    what = f"{own.name}: {sheet.rows} rows, {len(sheet.features)} columns, for {own.address}"
-    _stand(own, {SITE_FILE: str(data.absolute())}, what)
+    own = _engine().open_kit(kit, "site")
+    table = read_raw_table(read_source(data), "")
+    what = f"{own.name}: {table.rows} rows, {len(table.features)} columns, for {own.address}"
+    _run_kit(own, data, what)
 
 
 @app.command(epilog="Example: fedssca deploy submit run.toml --kit kits/submit --out runs/joint")
@@ -103,24 +100,23 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Submit a run, follow it, and fetch its run directory."""
-    require_engine()
+    engine = _engine()
     with starting_up():
-        from fedssca.deploy.kit import Kit
-        from fedssca.deploy.submit import Ticket, open_desk
+        from fedssca.deploy.submit import SubmittedRun
         from fedssca.run.config import parse
 
-    own = Kit.of(kit, "submit")
+    own = engine.open_kit(kit, "submit")
     if resume is not None:
         if file or settings or out:
             raise UserError("--resume takes the run as it is: leave out the file, --set and --out")
-        ticket, folder = Ticket.read(resume), resume
-        config = parse(ticket.config)
+        run, folder = SubmittedRun.read(resume), resume
+        config = parse(run.config)
     else:
         config = read_config(file, settings)
         folder = out or Path("runs") / f"{timestamp()}-deploy"
-        ticket = _new_ticket(own.sites, config, folder)
-    with open_desk(own) as desk:
-        _see_through(desk, ticket, folder, config, resume is not None, wait, quiet, as_json)
+        run = _new_run(own.sites, config, folder)
+    with engine.open_session(own) as session:
+        _follow(session, run, folder, config, resume is not None, wait, quiet, as_json)
 
 
 @app.command(epilog="Example: fedssca deploy local run.toml --sites 4 --out runs/try")
@@ -133,17 +129,16 @@ def local(
     as_json: Json = False,
 ) -> None:
     """Run server, sites and submitter on this machine, as processes with certificates."""
-    require_engine()
+    engine = _engine()
     with starting_up():
-        from fedssca.deploy.local import field
-        from fedssca.deploy.submit import open_desk
+        from fedssca.deploy.local import local_deployment
 
     config = read_config(file, settings)
     folder = out or Path("runs") / f"{timestamp()}-deploy"
-    with field(config, sites, folder / "logs") as made:
-        ticket = _new_ticket(made.sites, config, folder)
-        with open_desk(made.kits["submit"]) as desk:
-            _see_through(desk, ticket, folder, config, False, 60.0, quiet, as_json)
+    with local_deployment(engine, config, sites, folder / "logs") as made:
+        run = _new_run(made.sites, config, folder)
+        with engine.open_session(made.kits["submit"]) as session:
+            _follow(session, run, folder, config, False, 60.0, quiet, as_json)
 
 
 @app.command(epilog="Example: fedssca deploy predict runs/joint new.csv --out predictions.csv")
@@ -163,12 +158,11 @@ def predict(
     if file is not None:
         answer = predict_file(run, file)
     else:
-        require_engine()
-        from fedssca.deploy.kit import Kit
-        from fedssca.deploy.submit import Ticket, ask_for, open_desk
+        from fedssca.deploy.submit import SubmittedRun, ask_for
 
-        with open_desk(Kit.of(kit, "submit")) as desk:
-            answer = ask_for(desk, Ticket.read(run), run, "predict", wait)
+        engine = _engine()
+        with engine.open_session(engine.open_kit(kit, "submit")) as session:
+            answer = ask_for(session, SubmittedRun.read(run), run, "predict", wait)
     if out is None:
         write_predictions(answer, sys.stdout)
         return
@@ -179,21 +173,19 @@ def predict(
 @app.command(epilog="Example: fedssca deploy status --kit kits/submit")
 def status(kit: KitOption = Path("kits/submit"), as_json: Json = False) -> None:
     """Show which sites are connected and which runs are under way."""
-    require_engine()
-    with starting_up():
-        from fedssca.deploy.kit import Kit
-        from fedssca.deploy.submit import Unready, open_desk
+    from fedssca.deploy.engine import JobNotReady
 
-    own = Kit.of(kit, "submit")
+    engine = _engine()
+    own = engine.open_kit(kit, "submit")
     runs: list[dict[str, Any]] = []
-    with open_desk(own) as desk:
-        here = sorted(desk.connected())
-        for job in desk.jobs():
+    with engine.open_session(own) as session:
+        here = sorted(session.connected())
+        for job in session.jobs():
             entry = {"job": job.get("job_id"), "status": job.get("status")}
             if entry["status"] == "RUNNING":
                 try:
-                    said = desk.say(str(entry["job"]), {})
-                except Unready:
+                    said = session.command(str(entry["job"]), {})
+                except JobNotReady:
                     said = {}
                 entry |= {name: said[name] for name in ("round", "live") if name in said}
                 entry |= {"row": said["rows"][-1]} if said.get("rows") else {}
@@ -214,9 +206,7 @@ def logs(
     lines: Annotated[int, typer.Option(help="How many lines from the end.", min=1)] = 30,
 ) -> None:
     """Print the last lines of the log of a kit's process."""
-    from fedssca.deploy.kit import Kit
-
-    own = Kit(kit)
+    own = _engine().open_kit(kit)
     if not own.log.is_file():
         raise UserError(f"{own.log} is not there: nothing was started from this kit yet")
     print("\n".join(own.log.read_text(errors="replace").splitlines()[-lines:]))
@@ -228,37 +218,46 @@ def stop(
     kit: KitOption = Path("kits/submit"),
 ) -> None:
     """Stop runs; `deploy submit --resume` continues one later. Sites stay connected."""
-    require_engine()
+    engine = _engine()
     with starting_up():
-        from fedssca.deploy.kit import Kit
-        from fedssca.deploy.submit import open_desk
+        from fedssca.deploy.submit import stop as stop_job
 
-    with open_desk(Kit.of(kit, "submit")) as desk:
-        found = [str(j["job_id"]) for j in desk.jobs() if j.get("status") == "RUNNING"]
+    with engine.open_session(engine.open_kit(kit, "submit")) as session:
+        found = [str(j["job_id"]) for j in session.jobs() if j.get("status") == "RUNNING"]
         if job and job not in found:
             raise UserError(f"no job {job} runs; running: {', '.join(found) or 'none'}")
         for each in [job] if job else found:
-            desk.stop(each)
+            stop_job(session, each)
             _say(f"{each} stopped")
         if not found:
             _say("nothing runs")
 
 
-def _new_ticket(sites: list[str], config: Config, folder: Path) -> Any:
-    from fedssca.deploy.submit import Ticket
+def _engine() -> Engine:
+    """The engine of this installation; a UserError says what to install if it is missing."""
+    with starting_up():
+        from fedssca.deploy.engines import chosen_engine
+
+    engine = chosen_engine()
+    engine.require()
+    return engine
+
+
+def _new_run(sites: list[str], config: Config, folder: Path) -> SubmittedRun:
+    from fedssca.deploy.submit import SubmittedRun
     from fedssca.run.config import render
     from fedssca.run.record import RunDirectory
 
     RunDirectory.check_free(folder)
     config = replace(config, data=replace(config.data, clients=len(sites)))
-    ticket = Ticket.new(sites, render(config))
-    ticket.write(folder)
-    return ticket
+    run = SubmittedRun.new(sites, render(config))
+    run.write(folder)
+    return run
 
 
-def _see_through(
-    desk: Any,
-    ticket: Any,
+def _follow(
+    session: Session,
+    run: SubmittedRun,
     folder: Path,
     config: Config,
     resume: bool,
@@ -275,10 +274,10 @@ def _see_through(
         with ProgressLine(console, folder.name, config.algorithm.rounds - 1) as line:
 
             def show(row: dict[str, Any], live: Sequence[str]) -> None:
-                sites = f"{len(live)}/{len(ticket.sites)} sites"
+                sites = f"{len(live)}/{len(run.sites)} sites"
                 line.update(row["round"], row_numbers(row, sites))
 
-            result = follow(desk, ticket, folder, resume, Follower(show, line.warn), wait)
+            result = follow(session, run, folder, resume, Follower(show, line.warn), wait)
     except KeyboardInterrupt:
         print(f"stopped; continue: fedssca deploy submit --resume {folder}", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -289,12 +288,12 @@ def _see_through(
         print_results({folder: result})
 
 
-def _stand(kit: Any, environment: dict[str, str], what: str) -> None:
+def _run_kit(kit: Kit, data: Path | None, what: str) -> None:
     """Run the process of a party; it ends with this command."""
-    from fedssca.deploy.kit import running
+    from fedssca.deploy.processes import ending
 
-    process = kit.start(environment)
-    with running({kit.name: process}):
+    process = kit.start(data)
+    with ending({kit.name: process}):
         _say(f"{what}; log: {kit.log}; Ctrl-C ends it")
         try:
             while process.poll() is None:

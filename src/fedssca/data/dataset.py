@@ -9,6 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedssca.data.encode import (
+    MOST_KINDS,
+    codes,
+    encode,
+    feature_names,
+    is_text,
+    kinds_of,
+    standardise,
+)
 from fedssca.errors import UserError
 
 __all__ = ["Array", "Dataset", "check", "from_arrays", "from_table", "stratified"]
@@ -114,29 +123,28 @@ def from_table(
         _finite(name, (column,), values[:, None])
     y, classes = _labels(name, table[label])
     train = np.arange(len(y)) < train_rows if train_rows else _in_train(name, y, fraction, seed)
-    blocks: list[Array] = []
-    features: list[str] = []
-    for column, values in table.items():
-        if column == label:
-            continue
-        if values.dtype.kind != "U":
-            blocks.append(_standardised(name, (column,), values[:, None], train))
-            features.append(column)
-            continue
-        kinds = np.unique(values[train])
-        if len(kinds) > 50:
-            raise UserError(
-                f"{name}: column {column!r} is text with {len(kinds)} different values, such as "
-                f"{str(kinds[-1])!r}; at most 50 can be one-hot: make it numbers or drop it"
-            )
-        blocks.append((values[:, None] == kinds).astype(np.float32))
-        features += [f"{column}={kind}" for kind in kinds]
-    if not blocks:
+    raw = {column: values for column, values in table.items() if column != label}
+    kinds: dict[str, list[str]] = {}
+    moments: dict[str, tuple[Any, Any]] = {}
+    for column, values in raw.items():
+        if is_text(values):
+            kinds[column] = found = kinds_of(values[train])
+            if len(found) > MOST_KINDS:
+                raise UserError(
+                    f"{name}: column {column!r} is text with {len(found)} different values, such "
+                    f"as {found[-1]!r}; at most {MOST_KINDS} can be one-hot: make it numbers or "
+                    "drop it"
+                )
+        else:
+            mean, deviation = _moments(name, (column,), values[train][:, None])
+            moments[column] = mean[0], deviation[0]
+    if not raw:
         raise UserError(
             f"{name}: no column is left beside the label {label!r}; features are needed"
         )
-    columns = {"x": np.concatenate(blocks, axis=1), "y": y}
-    columns |= {k: _raw(table[k]) for k in keep}
+    features = feature_names(raw, kinds)
+    columns = {"x": encode(raw.items(), kinds, moments), "y": y}
+    columns |= {k: _beside(table[k]) for k in keep}
     parts = [{k: v[rows] for k, v in columns.items()} for rows in (train, ~train)]
     return Dataset(name, parts[0], parts[1], classes, 1.0, tuple(features))
 
@@ -172,8 +180,8 @@ def from_arrays(
     rows = np.arange(len(y)) < len(train["y"]) if test else _in_train(name, y, fraction, seed)
     if scale is None:
         _finite(name, features, x)
-        x = _standardised(name, features, x, rows)
-    columns = {"x": x, "y": y} | {k: _raw(both[k]) for k in keep}
+        x = standardise(x, *_moments(name, features, x[rows]))
+    columns = {"x": x, "y": y} | {k: _beside(both[k]) for k in keep}
     parts = [{k: v[part] for k, v in columns.items()} for part in (rows, ~rows)]
     return Dataset(name, parts[0], parts[1], classes, scale or 1.0, features)
 
@@ -220,22 +228,22 @@ def _labels(name: str, raw: Array) -> tuple[Array, int]:
     return y.astype(np.int32), len(kinds)
 
 
-def _standardised(name: str, features: Sequence[str], x: Array, train: Array) -> Array:
-    """(x - mean) / deviation of the training rows, as float32; a constant column becomes 0."""
-    seen = x[train].astype(np.float64)
+def _moments(name: str, features: Sequence[str], x: Array) -> tuple[Array, Array]:
+    """Mean and deviation of every column of these rows; 0 is the deviation of a constant one."""
+    seen = x.astype(np.float64)
     constant = seen.min(axis=0) == seen.max(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, deviation = seen.mean(axis=0), np.where(constant, 1.0, seen.std(axis=0))
-        bad = np.flatnonzero(~np.isfinite(mean) | ~np.isfinite(deviation) | (deviation == 0))
-    if len(bad):
-        raise UserError(f"{name}: column {features[bad[0]]!r} is too large or small; rescale it")
-    return np.where(constant, 0.0, (x - mean) / deviation).astype(np.float32)
+        mean, deviation = seen.mean(axis=0), np.where(constant, 0.0, seen.std(axis=0))
+        wrong = ~np.isfinite(mean) | ~np.isfinite(deviation) | ((deviation == 0) & ~constant)
+    if wrong.any():
+        column = features[np.flatnonzero(wrong)[0]]
+        raise UserError(f"{name}: column {column!r} is too large or small; rescale it")
+    return mean, deviation
 
 
-def _raw(values: Array) -> Array:
-    if values.dtype.kind == "U":
-        return np.unique(values, return_inverse=True)[1].astype(np.int32)
-    return values.astype(np.float32)
+def _beside(values: Array) -> Array:
+    """A column that is kept beside x."""
+    return codes(values, kinds_of(values) if is_text(values) else None)
 
 
 def _finite(name: str, features: Sequence[str], x: Array) -> None:

@@ -1,33 +1,29 @@
-"""Before round 1: what each site says of its data, and what all of them agree on.
+"""What all parties know of each other's data: the census, and the problem that follows from it.
 
-A site tells how many rows it has, what its columns are called, and what encoding them jointly
-needs: the kinds of text, sums for means and deviations (sites with rows only). Labels and groups
-are counted only where a constraint is about them. The server adds it up to a `Census`, from which
-every party builds the same problem without seeing a row.
+Before round 1 every site describes its data (`site.rows`), and the server joins the descriptions to
+one `Census` (`server.census`). From it every party builds the same problem without seeing a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
-from typing import Any
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.dataset import Array
-from fedssca.errors import UserError
-from fedssca.run.config import Config
+from fedssca.run.build import Job
+from fedssca.run.config import Config, render
 
-__all__ = ["Asked", "Census", "Facts", "as_note", "blank", "merge", "question"]
+__all__ = ["Census", "Facts", "Question", "blank", "fingerprint"]
 
-MOST_KINDS = 50
-UNCOUNTED = ("loss", "client_loss", "client_loss_gap")
-"""Constraints that need no counts of labels."""
+Question: TypeAlias = dict[str, Any]
+"""What the server asks every site about its data; `server.census.question` makes it."""
 
-Facts = dict[str, Any]
-Asked = dict[str, Any]
+Facts: TypeAlias = dict[str, Any]
+"""What a site tells of its data; `site.rows.SiteRows.facts` makes it."""
 
 
 @dataclass(frozen=True)
@@ -37,107 +33,37 @@ class Census:
     names: list[str]
     """The sites, in the order in which their messages are added."""
     columns: bool
-    """They hold columns of the same rows, not rows of the same columns."""
+    """True if the sites hold columns of the same rows, false if they hold rows."""
     sizes: list[int]
-    """Rows of each; one number where they hold columns."""
+    """The number of training rows of each site; one number if the sites hold columns."""
     widths: list[int]
-    """Features of each party with columns, else of all."""
+    """The number of features of each site that holds columns; one number if they hold rows."""
     features: list[str]
+    """The names of all features in their order."""
     labels: list[Any]
-    """What the classes 0, 1, ... are called."""
+    """The values of the label that the classes 0, 1, ... stand for."""
     kinds: dict[str, list[str]]
-    """The values of a text column of x that become columns of zeros and ones."""
+    """The values of each column of text, where sites hold rows."""
     moments: dict[str, list[float]]
-    """Mean and deviation of a column of numbers."""
+    """The mean and deviation of each column of numbers, where sites hold rows."""
     scale: float
+    """The model multiplies x by this."""
     extra: dict[str, list[str] | None]
-    """Columns for constraints; the values of those that are text."""
+    """The columns that constraints ask for, and the values of those that are text."""
     counts: list[list[float]]
-    """Rows of each (label, extra columns) that occurs, the count last."""
+    """For each combination of label and extra columns: its values, then its number of rows."""
     dtype: str
+    """The type of x."""
     test_rows: list[int]
-    """Where all hold columns: which rows are for testing, unless those came apart;"""
+    """Where sites hold columns and no file of test rows: the rows that are set aside."""
     held: int
-    """and how many rows for testing there are."""
+    """Where sites hold columns: the number of test rows."""
     left_out: list[int] = field(default_factory=list)
-    """Rows of each party with columns that not all have; none: all brought the same ones."""
-
-
-def question(config: Config, run: str) -> Asked:
-    """What the server asks every site about its data."""
-    limits = config.problem.constraint
-    return {
-        "columns": config.data.split == "feature",
-        "label": config.data.label,
-        "test_fraction": config.data.test_fraction,
-        "seed": config.run.seed,
-        "extra": list(dict.fromkeys(c.column for c in limits if c.column)),
-        "counted": any(c.kind not in UNCOUNTED for c in limits),
-        "holder": config.data.label_holder,
-        "run": run,
-    }
-
-
-def merge(names: Sequence[str], facts: Sequence[Facts], asked: Asked) -> Census:
-    """One census of all sites, or a UserError that names the first that does not fit."""
-    first, columns = facts[0], asked["columns"]
-    for name, each in zip(names, facts, strict=True):
-        _same(name, "runs fedssca", each["package"], version("fedssca"), "the server runs")
-        if columns:
-            _same(name, "holds rows:", each["all_rows"], first["all_rows"], f"{names[0]} holds")
-            if each["ids"] != first["ids"]:
-                raise UserError(
-                    f"{name}: its ids are not those of {names[0]} in the same order; with "
-                    "deploy.align = true the common rows are found, or use fedssca psi"
-                )
-            if not each["secure"]:
-                raise UserError(
-                    f"{name}: this kit has no certificates, so what parties exchange could not be "
-                    "encrypted; use a kit from fedssca deploy provision"
-                )
-        else:
-            _fit_rows(name, each, names[0], first)
-    speakers = [(n, f) for n, f in zip(names, facts, strict=True) if f["labels"] is not None]
-    if not speakers:
-        raise UserError("no site has labels: set label in one site.toml")
-    labels = _labels(speakers)
-    if columns:
-        _check_holder(names, facts, asked["holder"])
-        for name, each in speakers:
-            _same(name, "has labels", each["y"][:12], speakers[0][1]["y"][:12], "another has")
-            _same(name, "counts", each.get("test_rows"), speakers[0][1].get("test_rows"), "not as")
-    voices = speakers[:1] if columns else speakers
-    extra = {
-        name: _union(voices, lambda f, n=name: f["extra"][n]) for name in voices[0][1]["extra"]
-    }
-    kinds, moments, scale = ({}, {}, 1.0) if columns else _encoding(names, facts)
-    features, widths = [], []
-    for each in facts if columns else facts[:1]:
-        own = _expanded(each["features"], each.get("kinds", {}) if columns else kinds)
-        features += own
-        widths.append(len(own))
-    if columns:
-        scale = _one_scale(names, facts)
-    return Census(
-        names=list(names),
-        columns=columns,
-        sizes=[speakers[0][1]["rows"]] if columns else [each["rows"] for each in facts],
-        widths=widths,
-        features=features,
-        labels=labels,
-        kinds=kinds,
-        moments=moments,
-        scale=scale,
-        extra=extra,
-        counts=_counted([f for _, f in voices], labels, extra),
-        dtype=first["dtype"],
-        test_rows=speakers[0][1].get("test_rows", []),
-        held=speakers[0][1]["held"],
-    )
+    """Where sites hold columns: the number of rows of each that not all have; empty if none."""
 
 
 def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:
-    """Data of the right sizes, counts and names, with nothing in x: all that a problem needs."""
+    """Data of the right sizes, counts and names with zeros for x: all that a problem needs."""
     total = sum(census.sizes)
     repeats = np.array([count[-1] for count in census.counts], int)
     y = np.zeros(total, np.int32)
@@ -159,136 +85,12 @@ def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:
     return dataset, Columns(rows, blocks, holder if holder >= 0 else None, config.data.collection)
 
 
-def as_note(census: Census) -> dict[str, Any]:
-    """A census as plain facts."""
-    return asdict(census)
-
-
-def _fit_rows(name: str, each: Facts, other: str, first: Facts) -> None:
-    """Sites that hold rows need the same columns in the same order."""
-    mine, theirs = each["features"], first["features"]
-    if len(mine) != len(theirs):
-        raise UserError(
-            f"{name}: it has {len(mine)} feature columns, {other} has {len(theirs)}; "
-            "all sites need the same ones (ignore = [...] in site.toml leaves some out)"
-        )
-    for place, (own, there) in enumerate(zip(mine, theirs, strict=True)):
-        if own != there:
-            raise UserError(
-                f"{name}: feature column {place + 1} is {own!r}, at {other} it is {there!r}; "
-                "all sites need the same names in the same order"
-            )
-    for what in ("array", "dtype", "scale"):
-        _same(name, f"has {what}", each[what], first[what], f"{other} has")
-    for column in set(each.get("kinds", {})) ^ set(first.get("kinds", {})):
-        raise UserError(
-            f"{name}: column {column!r} is text at one site and numbers at {other}; "
-            "write it alike at all"
-        )
-
-
-def _same(name: str, what: str, mine: Any, theirs: Any, how: str) -> None:
-    if mine != theirs:
-        raise UserError(f"{name}: it {what} {mine}, {how} {theirs}; they must be the same")
-
-
-def _check_holder(names: Sequence[str], facts: Sequence[Facts], holder: int) -> None:
-    """Whoever computes the loss needs labels: the holder of the labels, or all parties."""
-    has = [each["labels"] is not None for each in facts]
-    if holder < 0 and not all(has):
-        raise UserError(
-            f"{names[has.index(False)]}: it has no labels; set data.label_holder = "
-            f"{has.index(True)}, the place of {names[has.index(True)]}"
-        )
-    if holder >= 0 and not has[min(holder, len(has) - 1)]:
-        raise UserError(
-            f"{names[holder]}: data.label_holder = {holder} says that it has the labels; set "
-            f"{has.index(True)}, the place of {names[has.index(True)]}"
-        )
-
-
-def _labels(speakers: Sequence[tuple[str, Facts]]) -> list[Any]:
-    kinds = {isinstance(label, str) for _, f in speakers for label in f["labels"]}
-    if len(kinds) > 1:
-        odd = next(n for n, f in speakers if isinstance(f["labels"][0], str))
-        raise UserError(
-            f"{odd}: its labels are text, those of others are numbers; write them alike"
-        )
-    labels = sorted({label for _, f in speakers for label in f["labels"]})
-    for name, each in speakers:
-        for label in each["labels"]:
-            if not isinstance(label, str) and label != round(label):
-                raise UserError(f"{name}: label {label} is out of range: whole numbers or text")
-    if len(labels) < 2:
-        raise UserError(f"all sites have the one label {labels[0]}: two classes are needed")
-    return labels
-
-
-def _union(voices: Sequence[tuple[str, Facts]], kinds_of: Any) -> list[str] | None:
-    found = [kinds_of(facts) for _, facts in voices]
-    if any((kinds is None) != (found[0] is None) for kinds in found):
-        raise UserError(
-            f"{voices[0][0]}: a constraint's column is text here, numbers elsewhere; write it alike"
-        )
-    return None if found[0] is None else sorted({k for kinds in found for k in kinds})
-
-
-def _encoding(
-    names: Sequence[str], facts: Sequence[Facts]
-) -> tuple[dict[str, list[str]], dict[str, list[float]], float]:
-    """How all sites with rows encode x: kinds of text, mean and deviation, scale."""
-    first = facts[0]
-    if first["array"] and first["scale"]:
-        return {}, {}, first["scale"]
-    if first["array"] and first["dtype"] == "uint8":
-        return {}, {}, 1 / max(1, *(each["most"] for each in facts))
-    kinds = {c: sorted({k for f in facts for k in f["kinds"][c]}) for c in first["kinds"]}
-    for column, found in kinds.items():
-        if len(found) > MOST_KINDS:
-            raise UserError(
-                f"column {column!r} is text with {len(found)} values; at most 50 can be"
-            )
-    joined = {c: joined_moments([f["moments"][c] for f in facts]) for c in first["moments"]}
-    return kinds, joined, 1.0
-
-
-def _one_scale(names: Sequence[str], facts: Sequence[Facts]) -> float:
-    """Parties with columns encode on their own; a scale of arrays is one for the whole model."""
-    scales = [f["scale"] or (1 / max(1, f["most"]) if "most" in f else 1.0) for f in facts]
-    for name, scale in zip(names, scales, strict=True):
-        _same(name, "scales x by", scale, scales[0], f"{names[0]} by")
-    return scales[0]
-
-
-def joined_moments(parts: Sequence[Sequence[float]]) -> list[float]:
-    """Mean and deviation of all rows from (rows, mean, sum of squared distances) of each site."""
-    rows, mean, spread = 0.0, 0.0, 0.0
-    for n, m, s in parts:
-        both, gap = rows + n, m - mean
-        spread += s + gap * gap * rows * n / both
-        mean += gap * n / both
-        rows = both
-    return [mean, float(np.sqrt(spread / rows))]
-
-
-def _expanded(features: Sequence[str], kinds: Mapping[str, Sequence[str]]) -> list[str]:
-    return [
-        name
-        for feature in features
-        for name in ([f"{feature}={k}" for k in kinds[feature]] if feature in kinds else [feature])
-    ]
-
-
-def _counted(
-    facts: Sequence[Facts], labels: Sequence[Any], extra: Mapping[str, Sequence[str] | None]
-) -> list[list[float]]:
-    total: dict[tuple[float, ...], int] = {}
-    tables = [labels, *extra.values()]
-    for each in facts:
-        for *values, count in each.get("counts", []):
-            key = tuple(
-                float(value) if table is None else float(list(table).index(value))
-                for value, table in zip(values, tables, strict=True)
-            )
-            total[key] = total.get(key, 0) + count
-    return [[*key, total[key]] for key in sorted(total)]
+def fingerprint(job: Job, census: Census) -> str:
+    """A digest that is equal at two parties only if they train the same model on the same terms."""
+    hasher = hashlib.sha256(render(job.config).encode())
+    hasher.update(repr(census).encode())
+    problem = job.problem
+    for part in (problem.start, problem.combine, problem.known, problem.limits):
+        hasher.update(np.ascontiguousarray(part).tobytes())
+    hasher.update(repr(problem.names).encode())
+    return hasher.hexdigest()

@@ -1,63 +1,70 @@
-"""Everything on one machine in one command: real processes, real certificates, loopback only."""
+"""A whole deployment on one machine: real processes and certificates, loopback only."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fedssca.deploy.kit import SITE_FILE, Kit, running
-from fedssca.deploy.project import provision
-from fedssca.deploy.share import give_out, site_names
+import numpy as np
+import tomli_w
+
+from fedssca.data import Columns
+from fedssca.deploy.engine import Engine, Kit
+from fedssca.deploy.processes import ending
+from fedssca.run.build import load_dataset, share_out
 from fedssca.run.config import Config
 from fedssca.run.schema import ProjectFile
 from fedssca.system import free_port
 
-__all__ = ["Field", "field"]
+__all__ = ["LocalDeployment", "local_deployment", "site_names", "write_site_files"]
 
 
-class Field(NamedTuple):
+class LocalDeployment(NamedTuple):
     """A server and its sites, running."""
 
     kits: dict[str, Kit]
     sites: list[str]
     files: dict[str, Path]
-    """Each site's site.toml."""
+    """The site.toml of each site."""
     processes: dict[str, subprocess.Popen[bytes]]
 
-    def start(self, party: str, environment: dict[str, str] | None = None) -> None:
+    def start(self, party: str, environment: Mapping[str, str] | None = None) -> None:
         """Start a party, or start it again."""
-        more = {SITE_FILE: str(self.files[party])} if party in self.files else {}
-        self.processes[party] = self.kits[party].start(more | (environment or {}))
+        self.processes[party] = self.kits[party].start(self.files.get(party), environment)
 
 
 @contextmanager
-def field(
+def local_deployment(
+    engine: Engine,
     config: Config,
     sites: int,
     logs: Path | None = None,
-    environment: dict[str, str] | None = None,
-) -> Iterator[Field]:
-    """A server and `sites` sites for the data of a simulated run; all gone at the end.
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[LocalDeployment]:
+    """Run a server and `sites` sites that hold the data of a simulated run.
 
-    What the processes said is left in `logs` when the block ends in an error.
+    When the block ends, all processes have ended. If it ends in an error, the output of the
+    processes is copied to `logs`.
     """
     names = site_names(sites)
     with tempfile.TemporaryDirectory(prefix="fedssca-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
-        files = give_out(config, sites, folder / "data")
-        made = provision(ProjectFile("local", "localhost", free_port(), names), folder / "kits")
-        kits = {party: Kit(made[party]) for party in ("server", "submit", *names)}
-        made_up = Field(kits, names, dict(zip(names, files, strict=True)), {})
-        with running(made_up.processes):
+        files = write_site_files(config, sites, folder / "data")
+        project = ProjectFile("local", "localhost", free_port(), names)
+        made = engine.provision(project, folder / "kits")
+        kits = {party: engine.open_kit(made[party]) for party in ("server", "submit", *names)}
+        running = LocalDeployment(kits, names, dict(zip(names, files, strict=True)), {})
+        with ending(running.processes):
             for party in ("server", *names):
-                made_up.start(party, environment)
+                running.start(party, environment)
             try:
-                yield made_up
+                yield running
             except Exception:
                 if logs is not None:
                     logs.mkdir(parents=True, exist_ok=True)
@@ -65,3 +72,38 @@ def field(
                         if kit.log.exists():
                             shutil.copy(kit.log, logs / f"{party}.log")
                 raise
+
+
+def site_names(count: int) -> list[str]:
+    """The names site-1, site-2, ..."""
+    return [f"site-{i + 1}" for i in range(count)]
+
+
+def write_site_files(config: Config, sites: int, folder: Path) -> list[Path]:
+    """Write one site.toml and one NPZ file per site, with the data of client i of the simulator.
+
+    Test rows are shared out too, because each site evaluates its own. Arrays are written as the
+    simulator holds them, already standardised where it standardises.
+    """
+    config = replace(config, data=replace(config.data, clients=sites))
+    dataset = load_dataset(config)
+    clients = share_out(config.data, dataset, config.run.seed)
+    files = []
+    for number, name in enumerate(site_names(sites)):
+        own = dict(clients.client(number))
+        if isinstance(clients, Columns):
+            block = clients.blocks[number]
+            test = {n: v for n, v in dataset.test.items() if n in own}
+            test["x"] = dataset.test["x"][:, block]
+            own["ids"] = np.arange(len(own["x"]))
+            test["ids"] = np.arange(len(test["x"]))
+            features = np.array(dataset.features)[block]
+        else:
+            test = {n: v[number::sites] for n, v in dataset.test.items()}
+            features = np.array(dataset.features)
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays: dict[str, Any] = own | {f"{n}_test": v for n, v in test.items()}
+        np.savez(folder / f"{name}.npz", features=features, **arrays)
+        files.append(folder / f"{name}.toml")
+        files[-1].write_text(tomli_w.dumps({"path": f"{name}.npz", "scale": dataset.scale}))
+    return files

@@ -1,4 +1,4 @@
-"""Predictions with a deployed run's model: sites with rows on a file of one's own, or jointly."""
+"""Predictions with the model of a deployed run, for rows in a file of one's own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import IO, Any
 import jax
 import numpy as np
 
+from fedssca.data.encode import encode
 from fedssca.data.load import read_table
 from fedssca.deploy.census import Census, blank
 from fedssca.errors import UserError
@@ -22,7 +23,7 @@ __all__ = ["predict_file", "write_predictions"]
 
 
 def predict_file(run: Path, file: Path) -> dict[str, Any]:
-    """Labels and scores of the rows in a CSV or Parquet file, encoded as the sites' rows were."""
+    """The labels, and the scores of the rows in a CSV or Parquet file, encoded as at the sites."""
     folder = RunDirectory.open(run)
     if folder.result() is None or not (run / "census.json").is_file():
         raise UserError(f"{run} holds no complete deployed run: wait for it, or resume it")
@@ -42,26 +43,22 @@ def predict_file(run: Path, file: Path) -> dict[str, Any]:
 
 
 def _features(table: dict[str, np.ndarray], census: Census, where: str) -> np.ndarray:
-    names = [f for f in census.features if "=" not in f or f.split("=")[0] not in census.kinds]
-    wanted = list(dict.fromkeys([*names, *census.kinds]))
-    if lacking := [name for name in wanted if name not in table]:
-        raise UserError(f"{where} has no column {lacking[0]!r}, which the model needs")
-    blocks = []
+    """The matrix x of a table's rows: text has a column of zeros and ones for each of its kinds."""
+    columns: dict[str, np.ndarray] = {}
     for feature in census.features:
-        column, _, kind = feature.partition("=")
-        if column in census.kinds and feature not in table:
-            blocks.append((table[column].astype(str) == kind).astype(np.float32))
-        elif feature in census.moments:
-            mean, deviation = census.moments[feature]
-            values = table[feature] - mean
-            blocks.append(values / deviation if deviation else np.zeros(len(values)))
-        else:
-            blocks.append(table[feature])
-    return np.stack(blocks, axis=1).astype(np.float32)
+        text = feature.partition("=")[0]
+        name = text if text in census.kinds and feature not in table else feature
+        if name not in table:
+            raise UserError(f"{where} has no column {name!r}, which the model needs")
+        columns[name] = table[name].astype(str) if name in census.kinds else table[name]
+    try:
+        return encode(columns.items(), census.kinds, census.moments)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
 
 
 def write_predictions(answer: dict[str, Any], stream: IO[str]) -> None:
-    """One line a row: the predicted label, and the probability of every label."""
+    """Write one line per row: the predicted label, and the probability of every label."""
     labels: Sequence[Any] = answer["labels"]
     scores = np.asarray(answer["scores"], float)
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))

@@ -1,6 +1,6 @@
-"""Put on the path of sites: a site's job is killed (-9) when one certain letter comes to it.
+"""Put on the path of sites: a site's job is killed (-9) when one certain envelope comes to it.
 
-FEDSSCA_DEADLY = "site-4 train/reply 10, ...": the site, the kind of the letter, its round.
+FEDSSCA_DEADLY = "site-4 train/reply 10, ...": the site, the kind of the envelope, its round.
 """
 
 import os
@@ -11,12 +11,12 @@ deadly = [tuple(one.split()) for one in os.environ.get("FEDSSCA_DEADLY", "").spl
 
 
 class Finder:
-    """Waits until a job of ours is loaded, and changes what it does with letters."""
+    """Waits until a job of ours is loaded, and changes what it does with envelopes."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
-        if name == "fedssca.deploy.parts":
+        if name == "fedssca.deploy.engines.nvflare.job":
             sys.meta_path.remove(self)
-            from fedssca.deploy.party import Party
+            from fedssca.deploy.site.party import Party
             from fedssca.rounds.codec import decode
 
             original = Party.handle

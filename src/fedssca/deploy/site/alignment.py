@@ -1,121 +1,55 @@
-"""Before training on columns: the rows that all parties have, by their ids (`privacy.psi`).
-
-    ids          are these the same rows in the same order? then nothing else happens
-    align/open   a site multiplies its own points and sends them to the next, sealed for that site
-    align/turn   the points of another come on; from the last station they go to the server
-    align/keep   the server tells each site which of its points all have; sites tell each other
-    align/agree  a digest of the rows they now keep, and go on only if it is one and the same
-
-The server sees points that all parties multiplied. It can count what they have in common, in all
-and among some of them, and cannot test an id that it guesses, not even together with a party.
-"""
+"""A site's side of the alignment: its tables, which shrink to the rows that all parties have."""
 
 from __future__ import annotations
 
 import csv
-import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedssca.data.ids import Form, canonical, form_of, misfit
-from fedssca.deploy.holding import digest
-from fedssca.deploy.sheet import Sheet, fresh_rows, picked, read_sheet
+from fedssca.data.ids import canonical, form_of
+from fedssca.deploy.alignment import PEER, ROWS_OF
+from fedssca.deploy.engine import Post
+from fedssca.deploy.site.raw_table import RawTable, new_rows, picked, read_raw_table
+from fedssca.deploy.site.rows import digest
 from fedssca.errors import UserError
-from fedssca.privacy.psi.protocol import (
-    PsiParty,
-    check_points,
-    common_positions,
-    rows_by_part,
-    tagged_ids,
-)
+from fedssca.privacy.psi.protocol import PsiParty, rows_by_part, tagged_ids
 from fedssca.rounds.codec import Letter, WireError, encode, note, read_note
 from fedssca.run.schema import SiteFile
 
-__all__ = ["PEER", "Aligner", "Post", "align", "same_rows"]
-
-Post = Callable[[Mapping[str, bytes], float], None]
-"""Sends each peer its letter, encrypted, within so many seconds; returns when all have it."""
-Ask = Callable[[str, int, Sequence[dict[str, np.ndarray]]], list[Letter]]
-"""(kind, hop, arrays for each site) -> the answers of all sites."""
-PEER = "align"
-"""The kind of a letter from site to site."""
-CALLED = {"rows": "its rows", "test": "its test rows", "new": "its new rows"}
+__all__ = ["SiteAlignment"]
 
 
-def same_rows(names: Sequence[str], said: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether all sites bring the same ids in the same order; UserError if they never can."""
-    if all(each["ids"] == said[0]["ids"] for each in said):
-        return True
-    for name, each in zip(names, said, strict=True):
-        if each["parts"] != said[0]["parts"]:
-            one, two = (" and ".join(CALLED[p] for p in s["parts"]) for s in (each, said[0]))
-            raise UserError(
-                f"{name}: it brings {one}, {names[0]} brings {two}; test rows come apart "
-                "(NPZ: x_test) at all parties or at none"
-            )
-    if line := misfit({n: Form(*each["form"]) for n, each in zip(names, said, strict=True)}):
-        raise UserError(line)
-    return False
-
-
-def align(ask: Ask, names: Sequence[str], said: Sequence[Mapping[str, Any]], seconds: float) -> int:
-    """The server's part; how many rows all sites keep."""
-    count = len(names)
-    told = note({"session": secrets.token_hex(16), "names": list(names), "seconds": seconds})
-    everyone = [told] * count
-    ask("align/open", 0, everyone)
-    for hop in range(1, count):
-        letters = ask("align/turn", hop, everyone)
-    sets = []
-    for owner, each in enumerate(said):
-        last = (owner - 1) % count
-        try:
-            sets.append(check_points(letters[last].arrays.get("points"), each["count"], valid=True))
-        except WireError as error:
-            raise UserError(f"{names[last]}: what it sent cannot be aligned: {error}") from None
-    places = common_positions(sets)
-    if not len(places[0]):
-        sizes = ", ".join(f"{n} {each['count']}" for n, each in zip(names, said, strict=True))
-        raise UserError(
-            f"no id is at all sites (rows: {sizes}); is id in every site.toml the column that "
-            "names the same things, written alike?"
-        )
-    ask("align/keep", 0, [told | {"places": own} for own in places])
-    ask("align/agree", 0, everyone)
-    return len(places[0])
-
-
-class Aligner:
-    """A site's part: its sheets, which shrink to the common rows."""
+class SiteAlignment:
+    """The tables of one site, and its part in finding the common rows."""
 
     def __init__(self, name: str, source: SiteFile, secure: bool) -> None:
         self._name, self._source, self._secure = name, source, secure
-        self._sheets: dict[str, Sheet] = {}
+        self._tables: dict[str, RawTable] = {}
         self._parts: dict[str, list[str]] = {}
         self._member: PsiParty | None = None
         self._session = ""
         self._names: list[str] = []
         self._kept: dict[str, np.ndarray] = {}
-        self._mark = np.zeros(0, np.uint8)
+        self._digest = np.zeros(0, np.uint8)
         self._inbox: dict[tuple[str, str, int], np.ndarray] = {}
         self._mail = threading.Lock()
 
-    def sheet(self, which: str) -> Sheet:
-        """The rows with their test rows, or the "new" ones, as they now are."""
-        if which not in self._sheets:
-            raise WireError(f"nobody asked for the ids of {CALLED[which]}")
-        test = self._sheets.get("test") if which == "rows" else None
-        return self._sheets[which]._replace(test=test)
+    def table(self, which: str) -> RawTable:
+        """The "rows" with their test rows, or the "new" rows, as aligned so far."""
+        if which not in self._tables:
+            raise WireError(f"the ids of {ROWS_OF[which]} were not asked for")
+        test = self._tables.get("test") if which == "rows" else None
+        return self._tables[which]._replace(test=test)
 
     def receive(self, sender: str, letter: Letter) -> None:
-        """Keep a peer's letter until its turn; what is of another session is never looked at."""
+        """Keep a peer's envelope until it is needed; those of another session are never read."""
         said, body = read_note(letter), letter.arrays.get("body")
         if body is None or not isinstance(said, dict) or not isinstance(said.get("session"), str):
-            raise WireError(f"the letter of {sender} is not complete")
+            raise WireError(f"the envelope of {sender} is not complete")
         with self._mail:
             self._inbox[said["session"], sender, letter.round] = body
 
@@ -123,7 +57,7 @@ class Aligner:
         """Answer the server."""
         told = read_note(letter)
         if letter.kind == "ids":
-            return note(self._bring(told))
+            return note(self._read(told))
         if letter.kind == "align/open":
             return self._open(letter, told, post)
         if told["session"] != self._session:
@@ -136,25 +70,25 @@ class Aligner:
             return self._agree()
         raise WireError(f"there is no phase {letter.kind!r}")
 
-    def _bring(self, told: dict[str, Any]) -> dict[str, Any]:
-        """What there is, each id in its canonical spelling."""
+    def _read(self, told: dict[str, Any]) -> dict[str, Any]:
+        """Read the tables and describe their ids, each in its canonical spelling."""
         if told["which"] == "new":
-            sheets = {"new": fresh_rows(self._source, told["label"])}
+            tables = {"new": new_rows(self._source, told["label"])}
         else:
-            whole = read_sheet(self._source, told["label"])
-            sheets = {"rows": whole._replace(test=None)}
-            sheets |= {"test": whole.test} if whole.test is not None else {}
+            whole = read_raw_table(self._source, told["label"])
+            tables = {"rows": whole._replace(test=None)}
+            tables |= {"test": whole.test} if whole.test is not None else {}
         self._parts = {}
-        for part, sheet in sheets.items():
-            if sheet.ids is None:
+        for part, table in tables.items():
+            if table.ids is None:
                 raise UserError(
-                    f"parties that hold columns need ids of {CALLED[part]}: set id in site.toml to "
-                    "the column that names them (NPZ: an array ids)"
+                    f"parties that hold columns need ids of {ROWS_OF[part]}: set id in site.toml "
+                    "to the column that names them (NPZ: an array ids)"
                 )
-            # An error goes to the server: it tells the row and never the id.
-            ids = canonical(sheet.ids.tolist(), CALLED[part], tell=False)
+            # An error goes to the server: it names the row and never the id.
+            ids = canonical(table.ids.tolist(), ROWS_OF[part], tell=False)
             self._parts[part] = ids
-            self._sheets[part] = sheet._replace(ids=np.array(ids, object))
+            self._tables[part] = table._replace(ids=np.array(ids, object))
             self._write_order(part, np.arange(len(ids)))
         every = tagged_ids(self._parts)
         return {
@@ -172,7 +106,7 @@ class Aligner:
             )
         names = told["names"]
         if self._name not in names or len(set(names)) != len(names) or len(names) < 2:
-            raise WireError(f"{self._name} is to align with others, each once, itself among them")
+            raise WireError(f"{self._name} is to align with others, each once and itself included")
         self._session, self._names, self._kept = told["session"], names, {}
         with self._mail:
             self._inbox = {
@@ -203,24 +137,24 @@ class Aligner:
         rows = member.rows_at(places)
         self._kept = rows_by_part(self._parts, rows)
         common = [member.ids[row] for row in rows.tolist()]
-        self._mark = np.frombuffer(digest(self._session, common, None).encode(), np.uint8)
+        self._digest = np.frombuffer(digest(self._session, common, None).encode(), np.uint8)
         others = [name for name in self._names if name != self._name]
-        self._send(others, letter._replace(round=len(self._names)), self._mark, told, post)
+        self._send(others, letter._replace(round=len(self._names)), self._digest, told, post)
         return {}
 
     def _agree(self) -> dict[str, np.ndarray]:
-        """The server may have told each site other rows: sites believe each other."""
+        """Compare what all sites keep: the server may have told each of them other rows."""
         if set(self._kept) != set(self._parts):
             raise WireError("align/agree came before align/keep")
         for name in self._names:
             if name != self._name and not np.array_equal(
-                self._take(name, len(self._names)), self._mark
+                self._take(name, len(self._names)), self._digest
             ):
                 raise UserError(f"{name} found other common rows: align anew")
         for part, rows in self._kept.items():
-            self._sheets[part] = picked(self._sheets[part], rows)
+            self._tables[part] = picked(self._tables[part], rows)
             self._write_order(part, rows)
-        self._session = ""  # one alignment, one secret number
+        self._session = ""  # the secret number of an alignment is used once
         self._member = None
         return {}
 
@@ -247,7 +181,7 @@ class Aligner:
         return body
 
     def _write_order(self, part: str, rows: np.ndarray) -> None:
-        """For the site's own use: which row is which id, in the order that counts."""
+        """Write, for the site's own use, which row has which id, in the order of training."""
         if not self._source.order:
             return
         try:

@@ -1,56 +1,51 @@
-"""Startup kits and the processes that run from them; a process ends with the one that started it.
-
-python -m fedssca.deploy.kit KIT      the engine of a kit: server or site
-"""
+"""Startup kits of NVFlare, and the processes that run from them."""
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedssca.deploy import require_engine
 from fedssca.errors import UserError
-from fedssca.system import COMMAND, end_with_parent
+from fedssca.system import COMMAND
 
-__all__ = ["Kit", "running"]
+__all__ = ["CLASSES", "SITE_FILE", "TOPIC", "NvflareKit", "open_kit"]
 
-PARTS = "fedssca.deploy.parts."
+CLASSES = "fedssca.deploy.engines.nvflare.job."
+"""The module of the classes that a job may name."""
+
 TOPIC = "fedssca"
 """The name of the submitting side's commands to a job."""
-FILES = (
-    "config.toml",
-    "metrics.jsonl",
-    "problem.json",
-    "sites.jsonl",
-    "events.jsonl",
-    "model.npz",
-    "census.json",
-    "result.json",
-)
-"""What the submitting side takes home, the result last."""
+
 SITE_FILE = "FEDSSCA_SITE"
-"""The variable that tells a job's process where its site.toml is."""
+"""The environment variable that tells a job's process where its site.toml is."""
+
 ALLOWED = [
-    PARTS,
+    CLASSES,
     "nvflare.collab.runtime.controller.CollabController",
     "nvflare.collab.runtime.executor.CollabExecutor",
 ]
+"""What a job may name at a party."""
+
 SETTINGS = {
     "JAX_PLATFORMS": "cpu",
     "MALLOC_ARENA_MAX": "2",
     "NVFLARE_STREAMING_RETRY_TIMEOUT": "5",
 }
-"""Few arenas for the engine's many threads. It keeps a thread for every answer as long as that may
-be sent again: a minute by default, thousands of threads and their memory at 50 rounds a second."""
+"""Limits on memory. The engine has many threads, so few arenas are used. It also keeps one thread
+per answer as long as the answer may be sent again: a minute by default, which at 50 rounds per
+second would be thousands of threads."""
+
 MODULES = {"server": "server.server_train", "site": "client.client_train"}
+
+FILES = {"server": "fed_server.json", "site": "fed_client.json", "submit": "fed_admin.json"}
+"""The file in a kit's folder `startup` by which its kind is recognised."""
+
 RIGHTS = {
     "submit_job": "any",
     "clone_job": "none",
@@ -63,43 +58,39 @@ RIGHTS = {
     "byoc": "none",
     "server-predeployed-flwr": "none",
 }
-"""What the submitter may do: no code of its own ("byoc"), no shell at a site."""
+"""What the submitter may do: bring no code of its own ("byoc"), and open no shell at a site."""
 
 
-class Kit:
+def open_kit(path: Path, kind: str = "") -> NvflareKit:
+    """Open a kit; a UserError if it is not one of this kind (server, site or submit)."""
+    kit = NvflareKit(path)
+    if kind and kit.kind != kind:
+        raise UserError(f"{path} is the kit of a {kit.kind}: this command needs a {kind}'s")
+    return kit
+
+
+class NvflareKit:
     """A party's folder, as `deploy provision` made it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        found = [
-            kind
-            for kind, file in (("server", "server"), ("site", "client"), ("submit", "admin"))
-            if (self.path / "startup" / f"fed_{file}.json").is_file()
-        ]
+        startup = self.path / "startup"
+        found = [kind for kind, file in FILES.items() if (startup / file).is_file()]
         if not found:
             raise UserError(f"{path} is no startup kit: name a folder of fedssca deploy provision")
         self.kind = found[0]
-        file = {"server": "server", "site": "client", "submit": "admin"}[self.kind]
-        self._settings = _json(self.path / "startup" / f"fed_{file}.json")
-
-    @classmethod
-    def of(cls, path: Path, kind: str) -> Kit:
-        """A kit of this kind, or a UserError that says which one it is."""
-        kit = cls(path)
-        if kit.kind != kind:
-            raise UserError(f"{path} is the kit of a {kit.kind}: this command needs a {kind}'s")
-        return kit
+        self._settings = _json(startup / FILES[self.kind])
 
     @property
     def name(self) -> str:
-        """The site's name, or the submitter's."""
+        """The party's name."""
         if self.kind == "site":
             return str(self._settings["client"]["fqsn"])
         return str(self._settings["admin"]["username"]) if self.kind == "submit" else "server"
 
     @property
     def sites(self) -> list[str]:
-        """All sites of the project in their order; the submitter's kit knows them."""
+        """All sites of the project in their order; only the submitter's kit lists them."""
         file = self.path / "sites.json"
         try:
             return list(map(str, json.loads(file.read_text())))
@@ -108,18 +99,18 @@ class Kit:
 
     @property
     def address(self) -> str:
-        """host:port of the server."""
+        """The server's host and port."""
         if self.kind == "submit":
             return f"{self._settings['admin']['host']}:{self._settings['admin']['port']}"
         return str(self._settings["servers"][0]["service"]["target"])
 
     @property
     def log(self) -> Path:
-        """What the process says."""
+        """The file that the kit's process writes its output to."""
         return self.path / "console.log"
 
     def prepare(self) -> None:
-        """Write what depends on where the kit lies: stores, logs, and who may do what here."""
+        """Write the settings that depend on the kit's place, and who may do what here."""
         local = self.path / "local"
         resources = _json(local / "resources.json.default")
         resources["class_allow_list"] = ALLOWED
@@ -129,7 +120,7 @@ class Kit:
             if part["id"] == "job_manager":
                 part["args"]["uri_root"] = str(self.path / "jobs")
             if part["id"] == "process_launcher" and self.kind == "site":
-                part["path"] = f"{PARTS}Launcher"
+                part["path"] = f"{CLASSES}JobLauncher"
         if self.kind == "server":
             store = resources["snapshot_persistor"]["args"]["storage"]["args"]
             store["root_dir"] = str(self.path / "snapshots")
@@ -146,55 +137,31 @@ class Kit:
             (local / f"{name}.json").write_text(json.dumps(content, indent=2))
         (local / "log_config.json").write_text(json.dumps(logs, indent=2))
 
-    def start(self, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
-        """The engine of this kit as a child process that says what it says to `log`."""
-        require_engine()
+    def start(
+        self, data: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start the kit's process, which ends with this one; `data` is a site's site.toml."""
         self.prepare()
-        more = environment or {}
+        site = {SITE_FILE: str(data.absolute())} if data else {}
+        more = {**SETTINGS, COMMAND: str(os.getpid()), **site, **(environment or {})}
         with open(self.log, "ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "fedssca.deploy.kit", str(self.path)],
+                [sys.executable, "-m", __package__, str(self.path)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | SETTINGS | {COMMAND: str(os.getpid())} | more,
+                env=os.environ | more,
                 cwd=self.path,
                 start_new_session=True,
             )
 
     def run(self) -> None:
-        """Be the engine; returns when it ends."""
-        option = {"server": "fed_server.json", "site": "fed_client.json"}[self.kind]
+        """Be the engine of this kit; returns when it ends."""
         more = [f"uid={self.name}"] if self.kind == "site" else []
         module = f"nvflare.private.fed.app.{MODULES[self.kind]}"
-        sys.argv = [module, "-m", str(self.path), "-s", option, "--set"]
+        sys.argv = [module, "-m", str(self.path), "-s", FILES[self.kind], "--set"]
         sys.argv += ["secure_train=true", "org=fedssca", "config_folder=config", *more]
         runpy.run_module(module, run_name="__main__")
-
-
-@contextmanager
-def running(processes: Mapping[str, subprocess.Popen[bytes]]) -> Iterator[None]:
-    """However this block is left, the processes in it have ended, and their jobs with them."""
-    try:
-        yield
-    finally:
-        import psutil  # comes with the engine
-
-        family = []
-        for process in processes.values():
-            with suppress(psutil.Error):
-                top = psutil.Process(process.pid)
-                family += [*top.children(recursive=True), top]
-        for member in family:
-            with suppress(psutil.Error):
-                member.terminate()
-        _, alive = psutil.wait_procs(family, timeout=5)
-        for member in alive:
-            with suppress(psutil.Error):
-                member.kill()
-        psutil.wait_procs(alive, timeout=5)
-        for process in processes.values():
-            process.wait()
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -203,14 +170,3 @@ def _json(file: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"{file} cannot be read ({error}): is the kit complete?") from error
     return content
-
-
-def main() -> None:
-    """Run the kit that the command line names."""
-    end_with_parent()
-    logging.captureWarnings(True)
-    Kit(Path(sys.argv[1])).run()
-
-
-if __name__ == "__main__":
-    main()

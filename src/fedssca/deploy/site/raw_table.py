@@ -1,4 +1,4 @@
-"""A site's own data: where site.toml says it is. What is read here never leaves the site."""
+"""A site's own data, read from the place that site.toml names. It never leaves the site."""
 
 from __future__ import annotations
 
@@ -18,46 +18,45 @@ from fedssca.errors import UserError
 from fedssca.run.config import read, section
 from fedssca.run.schema import SiteFile
 
-__all__ = ["Sheet", "fresh_rows", "picked", "read_sheet", "read_source"]
+__all__ = ["RawTable", "new_rows", "picked", "read_raw_table", "read_source"]
 
 BROKEN = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
-class Sheet(NamedTuple):
-    """Raw rows: an array x, or a table of named columns; labels and ids where they are known."""
+class RawTable(NamedTuple):
+    """Raw rows: an array x or named columns, with labels and ids where the site has them."""
 
     features: tuple[str, ...]
     x: Array | None
-    table: dict[str, Array]
-    """Columns of numbers and of text, in place of x."""
+    columns: dict[str, Array]
+    """Columns of numbers and of text; empty if there is an array x."""
     extra: dict[str, Array]
     """Columns that a constraint may ask for, by name."""
     y: Array | None
     ids: Array | None
     scale: float
-    test: Sheet | None = None
-    """Rows for testing that came apart."""
+    test: RawTable | None = None
+    """Test rows that came in arrays of their own."""
 
     @property
     def rows(self) -> int:
-        """How many there are."""
-        return len(self.x if self.x is not None else next(iter(self.table.values())))
+        """The number of rows."""
+        return len(self.x if self.x is not None else next(iter(self.columns.values())))
 
 
-def picked(sheet: Sheet, rows: Array) -> Sheet:
-    """These rows of a sheet, in this order; its test rows are another matter."""
-    kept = {name: values[rows] for name, values in sheet.table.items()}
-    return sheet._replace(
-        x=None if sheet.x is None else sheet.x[rows],
-        table=kept,
-        extra={name: values[rows] for name, values in sheet.extra.items()},
-        y=None if sheet.y is None else sheet.y[rows],
-        ids=None if sheet.ids is None else sheet.ids[rows],
+def picked(table: RawTable, rows: Array) -> RawTable:
+    """These rows of a table in this order; its test rows stay as they are."""
+    return table._replace(
+        x=None if table.x is None else table.x[rows],
+        columns={name: values[rows] for name, values in table.columns.items()},
+        extra={name: values[rows] for name, values in table.extra.items()},
+        y=None if table.y is None else table.y[rows],
+        ids=None if table.ids is None else table.ids[rows],
     )
 
 
 def read_source(file: Path) -> SiteFile:
-    """site.toml, with its path made absolute."""
+    """Read site.toml; its paths become absolute."""
     source = section(SiteFile, read(file), str(file))
     root = file.absolute().parent
     places: dict[str, Any] = {
@@ -68,16 +67,16 @@ def read_source(file: Path) -> SiteFile:
     return replace(source, **places)
 
 
-def fresh_rows(source: SiteFile, label: str) -> Sheet:
-    """The new rows that a site has for a joint prediction."""
+def new_rows(source: SiteFile, label: str) -> RawTable:
+    """The new rows of a site, for a joint prediction."""
     if not source.predict:
         raise UserError("no new rows: set predict = <file> in site.toml")
-    sheet = read_sheet(replace(source, path=source.predict, query=""), label)
-    return sheet._replace(y=None, test=None)
+    table = read_raw_table(replace(source, path=source.predict, query=""), label)
+    return table._replace(y=None, test=None)
 
 
-def read_sheet(source: SiteFile, label: str) -> Sheet:
-    """The rows that a site has; `label` is the run's name for the label column."""
+def read_raw_table(source: SiteFile, label: str) -> RawTable:
+    """Read the rows of a site; `label` is the run's name for the label column."""
     if source.path.lower().endswith(".npz"):
         return _arrays(Path(source.path), source, label)
     table = _query(source) if source.query else read_table(Path(source.path))
@@ -88,7 +87,7 @@ def read_sheet(source: SiteFile, label: str) -> Sheet:
     ids = None
     if source.id:
         cells = table.pop(source.id).tolist()
-        if not source.query:  # numbers in the table have lost zeros in front and long tails
+        if not source.query:  # numbers in the table have lost leading zeros and long tails
             cells = id_cells(Path(source.path), source.id)
         ids = np.array(cells, object)
     kept = {name: values for name, values in table.items() if name not in source.ignore}
@@ -104,25 +103,25 @@ def read_sheet(source: SiteFile, label: str) -> Sheet:
             )
     if not kept or not len(next(iter(kept.values()))):
         raise UserError(f"{where} has no rows or no feature columns: check path, label and ignore")
-    return Sheet(tuple(kept), None, kept, kept, y, ids, source.scale)
+    return RawTable(tuple(kept), None, kept, kept, y, ids, source.scale)
 
 
-def _arrays(path: Path, source: SiteFile, label: str) -> Sheet:
-    """x, y, x_test, y_test and further columns; "features" may name the columns of x."""
+def _arrays(path: Path, source: SiteFile, label: str) -> RawTable:
+    """Read x, y, x_test, y_test and further columns; "features" may name the columns of x."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
             raw = {name: np.asarray(held[name]) for name in held.files}
     except BROKEN as error:
         raise UserError(f"{path} cannot be read as NPZ of plain arrays: {error}") from None
     if "x" not in raw or raw["x"].ndim < 2 or raw["x"].dtype.kind not in "biuf":
-        raise UserError(f"{path} needs an array x of numbers, one row a sample")
+        raise UserError(f"{path} needs an array x of numbers with one row per sample")
     names = raw.pop("features", None)
     width = int(np.prod(raw["x"].shape[1:]))
     features = tuple(map(str, names)) if names is not None else _numbered(width)
     if len(features) != width:
         raise UserError(f"{path}: {len(features)} names in features for {width} columns of x")
 
-    def part(end: str, test: Sheet | None) -> Sheet:
+    def part(end: str, test: RawTable | None) -> RawTable:
         x = raw["x" + end]
         own = {name.removesuffix("_test"): v for name, v in raw.items() if _ends(name, end)}
         odd = [name for name, values in own.items() if len(values) != len(x)]
@@ -135,7 +134,7 @@ def _arrays(path: Path, source: SiteFile, label: str) -> Sheet:
         del own["x"]
         flat = x.reshape(len(x), -1)
         named = None if ids is None else np.array(as_cells(ids, str(path)), object)
-        return Sheet(features, flat, {}, own, y, named, source.scale, test)
+        return RawTable(features, flat, {}, own, y, named, source.scale, test)
 
     return part("", part("_test", None) if "x_test" in raw and len(raw["x_test"]) else None)
 
@@ -149,7 +148,7 @@ def _numbered(width: int) -> tuple[str, ...]:
 
 
 def _query(source: SiteFile) -> dict[str, Array]:
-    """The columns that the site's own database gives."""
+    """Read the columns that the query returns from the site's own database."""
     try:
         import sqlalchemy
     except ImportError:
@@ -169,7 +168,7 @@ def _query(source: SiteFile) -> dict[str, Array]:
             names, rows = list(result.keys()), result.fetchall()
         engine.dispose()
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
-        # The driver's message may quote the URL and with it a password: its kind must do.
+        # The driver's message may quote the URL and its password, so only its type is shown.
         raise UserError(
             f"the site's database did not answer the query ({type(error).__name__}): "
             "try database and query in a SQL client"
@@ -177,27 +176,18 @@ def _query(source: SiteFile) -> dict[str, Array]:
     if not rows:
         raise UserError("the query gave no rows: try it in a SQL client")
     columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
-    return {
-        name: _names(name, values) if name == source.id else _cells(name, values)
-        for name, values in columns.items()
-    }
+    return {name: _cells(name, values, name == source.id) for name, values in columns.items()}
 
 
-def _names(name: str, values: list[Any]) -> Array:
+def _cells(name: str, values: list[Any], ids: bool) -> Array:
+    """A column of the query's result: numbers or text, or ids as text."""
     if None in values:
         raise UserError(
             f"the query: column {name!r} is NULL in row {values.index(None) + 1}; "
             "leave such rows out"
         )
-    return np.array([str(value) for value in values], object)
-
-
-def _cells(name: str, values: list[Any]) -> Array:
-    if None in values:
-        raise UserError(
-            f"the query: column {name!r} is NULL in row {values.index(None) + 1}; "
-            "leave such rows out"
-        )
+    if ids:
+        return np.array([str(value) for value in values], object)
     if all(isinstance(value, str) for value in values):
         return np.array(values)
     try:

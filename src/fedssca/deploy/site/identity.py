@@ -1,7 +1,7 @@
-"""Who a site is to its peers: the certificate in its kit, signed by the project's CA.
+"""A site's identity to its peers: the certificate in its kit, signed by the project's CA.
 
-The server relays public keys between sites and could put its own in their place; what it cannot do
-is sign them in a site's name, as long as it does not hold the CA's key.
+The server relays public keys between sites and could replace them by its own. It cannot sign them
+in a site's name, as long as it does not hold the key of the certificate authority (CA).
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ if TYPE_CHECKING:
 
     from fedssca.privacy.sums.keys import Identity
 
-__all__ = ["Certified", "Known", "from_kit"]
+__all__ = ["CertifiedIdentity", "IdentityAmong", "certified"]
 
-Known = Callable[[Sequence[str]], "Identity"]
-"""The sites' names in their order -> this site's identity among them."""
+IdentityAmong = Callable[[Sequence[str]], "Identity"]
+"""The names of all sites in their order -> this site's identity among them."""
 
 
-class Certified:
-    """Signatures with a certificate; what is sent is the certificate, then the signature."""
+class CertifiedIdentity:
+    """Signs and verifies with certificates; what is sent is the certificate, then the signature."""
 
-    def __init__(self, kit: Path, names: Sequence[str]) -> None:
-        """`kit`: a folder with client.key, client.crt and rootCA.pem."""
+    def __init__(self, key: Path, certificate: Path, authority: Path, names: Sequence[str]) -> None:
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
         from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
         try:
-            secret = load_pem_private_key((kit / "client.key").read_bytes(), None)
-            own = x509.load_pem_x509_certificate((kit / "client.crt").read_bytes())
-            self._root = x509.load_pem_x509_certificate((kit / "rootCA.pem").read_bytes())
+            secret = load_pem_private_key(key.read_bytes(), None)
+            own = x509.load_pem_x509_certificate(certificate.read_bytes())
+            self._root = x509.load_pem_x509_certificate(authority.read_bytes())
         except (OSError, ValueError) as error:
-            raise UserError(f"{kit} has no usable keys ({error}): is the kit complete?") from None
+            raise UserError(
+                f"{key.parent} has no usable keys ({error}): is the kit complete?"
+            ) from None
         if not isinstance(secret, RSAPrivateKey):
-            raise UserError(f"{kit}/client.key is no RSA key: provision the kit anew")
+            raise UserError(f"{key} is no RSA key: provision the kit anew")
         self._secret, self._names = secret, list(names)
         self._certificate = own.public_bytes(Encoding.DER)
 
     def sign(self, data: bytes) -> bytes:
-        """Certificate and signature."""
+        """The certificate and the signature of `data`."""
         from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
         from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -54,7 +55,7 @@ class Certified:
         return len(self._certificate).to_bytes(4, "big") + self._certificate + signature
 
     def verify(self, who: int, data: bytes, signature: bytes) -> None:
-        """Raise Forged unless the CA knows site `who` and that site signed this."""
+        """Raise Forged unless site `who`, as certified by the CA, signed `data`."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -92,11 +93,11 @@ class Certified:
         return found
 
 
-def from_kit(kit: Path) -> Known:
-    """A site's identity from the startup folder of its kit; read when it is needed."""
+def certified(key: Path, certificate: Path, authority: Path) -> IdentityAmong:
+    """A site's identity from the files of its kit, which are read when they are needed."""
 
-    def known(names: Sequence[str]) -> Identity:
+    def among(names: Sequence[str]) -> Identity:
         require_privacy()
-        return Certified(kit, names)
+        return CertifiedIdentity(key, certificate, authority, names)
 
-    return known
+    return among

@@ -1,0 +1,155 @@
+"""The classes that an NVFlare job names, and the calls between them.
+
+They are installed with the package at every party. A site's kit allows these classes and nothing
+else, and no code that comes with a job: whoever submits a run chooses its numbers, not what the
+sites execute.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.job_launcher_spec import JobReturnCode
+from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
+from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
+from nvflare.collab import collab
+
+from fedssca.deploy.engine import Answer, JobOrder, PeerUnreachable
+from fedssca.deploy.engines.nvflare.kit import SITE_FILE, TOPIC
+from fedssca.deploy.server.job import ServerJob
+from fedssca.deploy.site.identity import certified
+from fedssca.deploy.site.party import Party
+from fedssca.deploy.site.raw_table import read_source
+from fedssca.errors import UserError
+from fedssca.system import end_with_parent
+
+__all__ = ["CollabLink", "JobLauncher", "JobServer", "JobSite"]
+
+
+class JobServer:
+    """The server's object of a job."""
+
+    def __init__(
+        self, config: str, sites: list[str], run: str, resume: bool, task: str = "train"
+    ) -> None:
+        self._job = ServerJob(JobOrder(run, sites, config, resume, task))
+
+    @collab.main
+    def main(self) -> None:
+        """Carry out the order; its outcome waits for the submitting side."""
+        end_with_parent()
+        collab.fl_ctx.get_engine().register_app_command(TOPIC, self._command)
+        runs = Path(collab.workspace.get_root_dir()) / "runs"
+        self._job.run(CollabLink(), {proxy.name for proxy in collab.clients}, runs)
+
+    def _command(self, topic: str, asked: Any, fl_ctx: Any) -> dict[str, Any]:
+        del topic, fl_ctx
+        return self._job.command(asked)
+
+
+class CollabLink:
+    """A `Link`: envelopes travel as calls of `JobSite.handle`."""
+
+    def ask(self, envelopes: Mapping[str, bytes], timeout: float) -> Mapping[str, Answer]:
+        """Call all sites at once; each answer comes with the time it took."""
+        begun = time.perf_counter()
+        seconds: dict[str, float] = {}
+
+        def clock(site: str) -> Callable[..., Any]:
+            def arrived(gcc: Any, result: Any) -> Any:
+                del gcc
+                seconds[site] = time.perf_counter() - begun
+                return result
+
+            return arrived
+
+        waiting = {
+            site: collab.get_clients([site])(
+                blocking=False, timeout=timeout, process_resp_cb=clock(site)
+            ).handle(data)
+            for site, data in envelopes.items()
+        }
+        answers = {}
+        for site, results in waiting.items():
+            got = [data for _, data in results]
+            if got:
+                answers[site] = Answer(got[0], "", seconds.get(site, 0.0))
+            else:
+                why = results.failures.get(site)
+                answers[site] = Answer(None, _reason(why), time.perf_counter() - begun)
+        return answers
+
+
+class JobSite:
+    """A site's object of a job."""
+
+    def __init__(self) -> None:
+        self._party: Party | None = None
+
+    @collab.init
+    def begin(self) -> None:
+        """Find this site's data; a site that was started without any cannot take part."""
+        end_with_parent()
+        file = os.environ.get(SITE_FILE)
+        if not file:
+            raise UserError(f"{collab.site_name}: start it with fedssca deploy site KIT --data ...")
+        cell = collab.fl_ctx.get_engine().get_cell()
+        secure = bool(cell.core_cell.supports_secure_messages())
+        kit = Path(collab.workspace.get_startup_kit_dir())
+        identity = certified(kit / "client.key", kit / "client.crt", kit / "rootCA.pem")
+        self._party = Party(collab.site_name, read_source(Path(file)), secure, identity)
+
+    @collab.publish
+    def handle(self, data: bytes) -> bytes:
+        """Answer the server."""
+        assert self._party is not None
+        if collab.caller != "server":
+            raise UserError(f"{collab.caller} asked what only the server may ask")
+        return self._party.handle(data, _post)
+
+    @collab.publish
+    def put(self, data: bytes) -> bool:
+        """Take a peer's envelope."""
+        assert self._party is not None
+        self._party.receive(collab.caller, data)
+        return True
+
+
+def _post(envelopes: Mapping[str, bytes], timeout: float) -> None:
+    """Call `put` at each peer, encrypted for that peer alone; return when all have answered."""
+    waiting = {
+        peer: collab.get_clients([peer])(blocking=False, secure=True, timeout=timeout).put(data)
+        for peer, data in envelopes.items()
+    }
+    for peer, results in waiting.items():
+        if not [done for _, done in results if done is True]:
+            raise PeerUnreachable(peer, str(results.failures.get(peer)))
+
+
+def _reason(failure: Any) -> str:
+    """The engine's words in one line."""
+    return " ".join(str(failure).split())[:200] if failure else "no answer"
+
+
+class JobLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
+    """Starts a job's process at a site.
+
+    If that process is killed, the site is away; the engine alone would end the whole job.
+    """
+
+    def launch_job(self, job_meta: dict[str, Any], fl_ctx: Any) -> Any:
+        """Start the process as the engine does, but report its end differently."""
+        return _JobProcess(process_adapter=super().launch_job(job_meta, fl_ctx).adapter)
+
+
+class _JobProcess(ProcessHandle):  # type: ignore[misc]
+    def poll(self) -> Any:
+        """The return code; UNKNOWN for a killed process, so that the server finds out itself."""
+        code = self.adapter.poll()
+        if code is not None and (code < 0 or code > 128):
+            return JobReturnCode.UNKNOWN
+        return super().poll()

@@ -1,0 +1,23 @@
+"""How a job ends, and the files it leaves: what the server and the submitting side agree on."""
+
+from __future__ import annotations
+
+__all__ = ["ENDED", "GROWING_FILES", "RUN_FILES"]
+
+RUN_FILES = (
+    "config.toml",
+    "metrics.jsonl",
+    "problem.json",
+    "sites.jsonl",
+    "events.jsonl",
+    "model.npz",
+    "census.json",
+    "result.json",
+)
+"""The files of a run directory that the submitting side copies, the result last."""
+
+GROWING_FILES = RUN_FILES[:3]
+"""The files that it copies while the run goes on."""
+
+ENDED = ("done", "failed", "away", "stopped")
+"""The states of a job that has ended: "away" means that sites are missing."""

@@ -1,0 +1,1 @@
+"""What the server runs: it asks the sites, adds up, evaluates, and records the run."""

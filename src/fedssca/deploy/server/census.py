@@ -1,0 +1,206 @@
+"""Before round 1: the server asks every site about its data and joins the answers to a census.
+
+A site tells the number of its rows, the names of its columns, and what is needed to encode them
+alike at all sites: the kinds of text, and sums for means and deviations. Labels and groups are
+counted only if a constraint needs the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from fedssca.data.encode import MOST_KINDS, feature_names, joined_moments
+from fedssca.deploy.census import Census, Facts, Question
+from fedssca.errors import UserError
+from fedssca.run.config import Config
+
+__all__ = ["merge", "question"]
+
+UNCOUNTED = ("loss", "client_loss", "client_loss_gap")
+"""The constraints that need no counts of labels."""
+
+
+def question(config: Config, run: str) -> Question:
+    """What the server asks every site about its data."""
+    limits = config.problem.constraint
+    return {
+        "columns": config.data.split == "feature",
+        "label": config.data.label,
+        "test_fraction": config.data.test_fraction,
+        "seed": config.run.seed,
+        "extra": list(dict.fromkeys(c.column for c in limits if c.column)),
+        "counted": any(c.kind not in UNCOUNTED for c in limits),
+        "holder": config.data.label_holder,
+        "run": run,
+    }
+
+
+def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question) -> Census:
+    """One census of all sites, or a UserError that names the first that does not fit."""
+    first, columns = facts[0], asked["columns"]
+    for name, each in zip(names, facts, strict=True):
+        _same(name, "runs fedssca", each["package"], version("fedssca"), "the server runs")
+        if columns:
+            _same(name, "holds rows:", each["all_rows"], first["all_rows"], f"{names[0]} holds")
+            if each["ids"] != first["ids"]:
+                raise UserError(
+                    f"{name}: its ids are not those of {names[0]} in the same order; with "
+                    "deploy.align = true the common rows are found, or use fedssca psi"
+                )
+            if not each["secure"]:
+                raise UserError(
+                    f"{name}: this kit has no certificates, so what parties exchange could not be "
+                    "encrypted; use a kit from fedssca deploy provision"
+                )
+        else:
+            _fit_rows(name, each, names[0], first)
+    speakers = [(n, f) for n, f in zip(names, facts, strict=True) if f["labels"] is not None]
+    if not speakers:
+        raise UserError("no site has labels: set label in one site.toml")
+    labels = _labels(speakers)
+    if columns:
+        _check_holder(names, facts, asked["holder"])
+        for name, each in speakers:
+            _same(name, "has labels", each["y"][:12], speakers[0][1]["y"][:12], "another has")
+            _same(name, "counts", each.get("test_rows"), speakers[0][1].get("test_rows"), "not as")
+    voices = speakers[:1] if columns else speakers
+    extra = {
+        name: _union(voices, lambda f, n=name: f["extra"][n]) for name in voices[0][1]["extra"]
+    }
+    kinds, moments, scale = ({}, {}, 1.0) if columns else _encoding(names, facts)
+    features, widths = [], []
+    for each in facts if columns else facts[:1]:
+        own = feature_names(each["features"], each.get("kinds", {}) if columns else kinds)
+        features += own
+        widths.append(len(own))
+    if columns:
+        scale = _one_scale(names, facts)
+    return Census(
+        names=list(names),
+        columns=columns,
+        sizes=[speakers[0][1]["rows"]] if columns else [each["rows"] for each in facts],
+        widths=widths,
+        features=features,
+        labels=labels,
+        kinds=kinds,
+        moments=moments,
+        scale=scale,
+        extra=extra,
+        counts=_counted([f for _, f in voices], labels, extra),
+        dtype=first["dtype"],
+        test_rows=speakers[0][1].get("test_rows", []),
+        held=speakers[0][1]["held"],
+    )
+
+
+def _fit_rows(name: str, each: Facts, other: str, first: Facts) -> None:
+    """Sites that hold rows need the same columns in the same order."""
+    mine, theirs = each["features"], first["features"]
+    if len(mine) != len(theirs):
+        raise UserError(
+            f"{name}: it has {len(mine)} feature columns, {other} has {len(theirs)}; "
+            "all sites need the same ones (ignore = [...] in site.toml leaves some out)"
+        )
+    for place, (own, there) in enumerate(zip(mine, theirs, strict=True)):
+        if own != there:
+            raise UserError(
+                f"{name}: feature column {place + 1} is {own!r}, at {other} it is {there!r}; "
+                "all sites need the same names in the same order"
+            )
+    for what in ("array", "dtype", "scale"):
+        _same(name, f"has {what}", each[what], first[what], f"{other} has")
+    for column in set(each.get("kinds", {})) ^ set(first.get("kinds", {})):
+        raise UserError(
+            f"{name}: column {column!r} is text at one site and numbers at {other}; "
+            "write it alike at all"
+        )
+
+
+def _same(name: str, what: str, mine: Any, theirs: Any, how: str) -> None:
+    if mine != theirs:
+        raise UserError(f"{name}: it {what} {mine}, {how} {theirs}; they must be the same")
+
+
+def _check_holder(names: Sequence[str], facts: Sequence[Facts], holder: int) -> None:
+    """Whoever computes the loss needs labels: the holder of the labels, or all parties."""
+    has = [each["labels"] is not None for each in facts]
+    if holder < 0 and not all(has):
+        raise UserError(
+            f"{names[has.index(False)]}: it has no labels; set data.label_holder = "
+            f"{has.index(True)}, the place of {names[has.index(True)]}"
+        )
+    if holder >= 0 and not has[min(holder, len(has) - 1)]:
+        raise UserError(
+            f"{names[holder]}: data.label_holder = {holder} says that it has the labels; set "
+            f"{has.index(True)}, the place of {names[has.index(True)]}"
+        )
+
+
+def _labels(speakers: Sequence[tuple[str, Facts]]) -> list[Any]:
+    kinds = {isinstance(label, str) for _, f in speakers for label in f["labels"]}
+    if len(kinds) > 1:
+        odd = next(n for n, f in speakers if isinstance(f["labels"][0], str))
+        raise UserError(
+            f"{odd}: its labels are text, those of others are numbers; write them alike"
+        )
+    labels = sorted({label for _, f in speakers for label in f["labels"]})
+    for name, each in speakers:
+        for label in each["labels"]:
+            if not isinstance(label, str) and label != round(label):
+                raise UserError(f"{name}: label {label} is out of range: whole numbers or text")
+    if len(labels) < 2:
+        raise UserError(f"all sites have the one label {labels[0]}: two classes are needed")
+    return labels
+
+
+def _union(voices: Sequence[tuple[str, Facts]], kinds_of: Any) -> list[str] | None:
+    found = [kinds_of(facts) for _, facts in voices]
+    if any((kinds is None) != (found[0] is None) for kinds in found):
+        raise UserError(
+            f"{voices[0][0]}: a constraint's column is text here, numbers elsewhere; write it alike"
+        )
+    return None if found[0] is None else sorted({k for kinds in found for k in kinds})
+
+
+def _encoding(
+    names: Sequence[str], facts: Sequence[Facts]
+) -> tuple[dict[str, list[str]], dict[str, list[float]], float]:
+    """How all sites with rows encode x: kinds of text, mean and deviation, scale."""
+    first = facts[0]
+    if first["array"] and first["scale"]:
+        return {}, {}, first["scale"]
+    if first["array"] and first["dtype"] == "uint8":
+        return {}, {}, 1 / max(1, *(each["most"] for each in facts))
+    kinds = {c: sorted({k for f in facts for k in f["kinds"][c]}) for c in first["kinds"]}
+    for column, found in kinds.items():
+        if len(found) > MOST_KINDS:
+            raise UserError(
+                f"column {column!r} is text with {len(found)} values; at most 50 can be"
+            )
+    joined = {c: joined_moments([f["moments"][c] for f in facts]) for c in first["moments"]}
+    return kinds, joined, 1.0
+
+
+def _one_scale(names: Sequence[str], facts: Sequence[Facts]) -> float:
+    """Parties with columns encode on their own; a scale of arrays is one for the whole model."""
+    scales = [f["scale"] or (1 / max(1, f["most"]) if "most" in f else 1.0) for f in facts]
+    for name, scale in zip(names, scales, strict=True):
+        _same(name, "scales x by", scale, scales[0], f"{names[0]} by")
+    return scales[0]
+
+
+def _counted(
+    facts: Sequence[Facts], labels: Sequence[Any], extra: Mapping[str, Sequence[str] | None]
+) -> list[list[float]]:
+    total: dict[tuple[float, ...], int] = {}
+    tables = [labels, *extra.values()]
+    for each in facts:
+        for *values, count in each.get("counts", []):
+            key = tuple(
+                float(value) if table is None else float(list(table).index(value))
+                for value, table in zip(values, tables, strict=True)
+            )
+            total[key] = total.get(key, 0) + count
+    return [[*key, total[key]] for key in sorted(total)]

@@ -1,0 +1,121 @@
+"""Before round 1 at the server: all sites fit together, or one line names the one that does not.
+
+ids, align/...   sites with columns find the rows that all of them have (`server.alignment`)
+facts            the sites describe their data, and the server joins it (`server.census`)
+prepare          all sites build the same problem; their fingerprints are compared
+fresh            for a prediction: the sites read their new rows
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from fedssca.deploy.census import Census, Facts, Question, blank, fingerprint
+from fedssca.deploy.server.alignment import align, same_rows
+from fedssca.deploy.server.census import merge, question
+from fedssca.deploy.server.sites import Sites, SitesMissing
+from fedssca.errors import UserError
+from fedssca.rounds.codec import Letter, note, read_note
+from fedssca.run.build import Job, plan
+from fedssca.run.config import Config, render
+
+__all__ = ["PREPARING", "ServerPreparation"]
+
+PREPARING = 600.0
+"""The seconds that sites have for reading data and building the problem."""
+
+SLOWEST = 1000
+"""The number of ids that the slowest site multiplies per second."""
+
+
+class ServerPreparation:
+    """The preparation of all sites for one run."""
+
+    def __init__(
+        self,
+        sites: Sites,
+        config: Config,
+        run: bytes,
+        record_event: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._sites, self._config, self._run = sites, config, run.hex()
+        self._record_event = record_event
+
+    def census(self) -> Census:
+        """Ask all sites about their data and join what they tell."""
+        config = self._config
+        asked = question(config, self._run)
+        left_out = self._align("rows") if config.data.split == "feature" else []
+        facts = self._ask_all("facts", asked)
+        return replace(merge(self._sites.names, facts, asked), left_out=left_out)
+
+    def prepare(self, config: Config, census: Census) -> Job:
+        """Let all parties build the problem; a UserError names the first that has another."""
+        job = plan(config, *blank(census, config))
+        own = fingerprint(job, census)
+        told = {"config": render(config), "census": asdict(census)}
+        answers = self._ask_all("prepare", told)
+        for name, said in zip(self._sites.names, answers, strict=True):
+            if said["fingerprint"] != own:
+                raise UserError(
+                    f"{name}: it built another problem from the same config; install the same "
+                    "versions of fedssca, jax and numpy everywhere"
+                )
+        return job
+
+    def new_rows(self) -> int:
+        """Let the parties read their new rows; returns the number of rows that all of them have."""
+        names = self._sites.names
+        self._align("new")
+        answers = self._ask_all("fresh", {"label": self._config.data.label})
+        for name, said in zip(names, answers, strict=True):
+            if said != answers[0]:
+                raise UserError(
+                    f"{name}: its new rows are not those of {names[0]}: the same ids "
+                    "in the same order are needed"
+                )
+        return int(answers[0]["rows"])
+
+    def _align(self, which: str) -> list[int]:
+        """Keep the rows that all parties have; returns how many each of them leaves out."""
+        names, config = self._sites.names, self._config
+        told = {"which": which, "label": config.data.label, "run": self._run}
+        said = self._ask_all("ids", told)
+        if not config.deploy.align or same_rows(names, said):
+            return []
+        seconds = PREPARING + max(each["count"] for each in said) / SLOWEST
+
+        def ask(kind: str, hop: int, arrays: Sequence[dict[str, np.ndarray]]) -> list[Letter]:
+            return self._exchange(kind, hop, dict(enumerate(arrays)), seconds)
+
+        common = align(ask, names, said, seconds)
+        left_out = [each["count"] - common for each in said]
+        if which == "rows" and common < config.algorithm.batch:
+            raise UserError(
+                f"{common} rows are common to all sites, fewer than algorithm.batch = "
+                f"{config.algorithm.batch}; are the ids written alike, and of the same people?"
+            )
+        away = ", ".join(f"{n} leaves out {k}" for n, k in zip(names, left_out, strict=True) if k)
+        what = f"aligned: {common} common rows" + (f"; {away}" if away else "")
+        event = {"round": 0, "site": "all sites", "event": what}
+        self._record_event(event | {"time": time.time(), "live": len(self._sites.live)})
+        return left_out
+
+    def _ask_all(self, kind: str, told: Question) -> list[Facts]:
+        everyone = dict.fromkeys(range(len(self._sites.names)), note(told))
+        return [read_note(answer) for answer in self._exchange(kind, 0, everyone, PREPARING)]
+
+    def _exchange(
+        self, kind: str, hop: int, arrays: dict[int, dict[str, np.ndarray]], seconds: float
+    ) -> list[Letter]:
+        sites = self._sites
+        answers = sites.ask(kind, hop, arrays, seconds)
+        missing = [name for number, name in enumerate(sites.names) if number not in answers]
+        if missing:
+            raise SitesMissing(missing, f"before round 1: no answer from {', '.join(missing)}")
+        return [answers[number] for number in range(len(sites.names))]

@@ -1,0 +1,101 @@
+"""Rounds with sites that hold rows: the server learns the sum of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedssca.data import Rows
+from fedssca.deploy.server.sites import Sites, SitesMissing, finite
+from fedssca.deploy.stages import shapes_of, stage_roles
+from fedssca.deploy.sums import for_sum, weight_of
+from fedssca.errors import UserError
+from fedssca.methods.algorithm import Request
+from fedssca.rounds.aggregate import Adder, Arrays, Combine, Gathered, plain_sum
+from fedssca.rounds.codec import arrays_of
+from fedssca.run.build import Job
+from fedssca.run.privacy import hides_sums
+
+__all__ = ["RowRounds"]
+
+
+class RowRounds:
+    """The `Parties` of one stage. `adder`, the server's half of the sums, serves all stages."""
+
+    def __init__(self, sites: Sites, stage: str, job: Job, adder: Adder) -> None:
+        assert isinstance(job.clients, Rows)
+        self._sites, self._stage, self._clients, self._adder = sites, stage, job.clients, adder
+        self.phases = stage_roles(stage, job.clients).phases
+        self._hidden = hides_sums(job.config)
+        self._due = shapes_of(stage, job, 0).answer
+        self.combine: Combine = plain_sum
+        self.share = 1.0
+        """The share of the asked sites' rows that took part in the last round."""
+
+    def call(self, phase: str, request: Request) -> Sequence[Any]:
+        """One round of training: the sum of the answers, scaled up if some sites are missing."""
+        del phase
+        clients = self._clients
+        asked = list(range(clients.count))
+        if request.turnout:
+            pairs = zip(*(np.asarray(part).tolist() for part in request.turnout), strict=True)
+            asked = [number for number, answers in pairs if answers]
+        published = jax.device_get(request._replace(turnout=()))
+        found = self.gather(int(request.round), published, asked)
+        present = sum(clients.sizes[number] for number in found.who)
+        due = sum(clients.sizes[number] for number in asked)
+        self.share = present / due if due else 1.0
+        if present in (0, due):
+            return [found.total]
+        scale = due / present
+        return [jax.tree.map(lambda leaf: leaf * np.asarray(scale, leaf.dtype), found.total)]
+
+    def gather(
+        self, round_: int, published: Any, asked: Sequence[int], *, double: bool = False
+    ) -> Gathered:
+        """The sum of the answers of those of `asked` that are alive.
+
+        `double` adds in double precision.
+        """
+        sites = self._sites
+        like = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, np.float64 if double else leaf.dtype),
+            self._due,
+        )
+        ask = partial(
+            sites.exchange_for_sum,
+            self._stage,
+            round_,
+            arrays_of(published),
+            partial(self._read, like),
+        )
+        here = [number for number in asked if number in sites.live]
+        try:
+            found = self._adder.gather(ask, here, like)
+        except SitesMissing:
+            raise
+        except UserError as error:
+            gone = [number for number in asked if number not in sites.live]
+            said = f"round {round_}: {error}; {sites.with_reasons(asked)}"
+            if gone:
+                raise SitesMissing([sites.names[number] for number in gone], said) from error
+            raise UserError(said) from error
+        if asked and not found.who:
+            sites.check_all(asked, {}, round_)
+        weight = weight_of(self._stage, self._clients.total) if self._hidden else 1.0
+        if weight == 1:
+            return found
+        total = jax.tree.map(lambda leaf: leaf * np.asarray(weight, leaf.dtype), found.total)
+        return found._replace(total=total)
+
+    def _read(self, like: Any, number: int, arrays: Arrays) -> Any:
+        """A site's answer: the arrays of a hidden sum, or a message in the precision of `like`."""
+        del number
+        if self._hidden:
+            return for_sum(arrays)
+        tree = finite(self._due, arrays)
+        return jax.tree.map(lambda leaf, as_: leaf.astype(as_.dtype, copy=False), tree, like)

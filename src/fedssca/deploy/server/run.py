@@ -1,0 +1,197 @@
+"""One run at the server, from the preparation to the result, whichever engine carries it."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedssca.data import Rows
+from fedssca.deploy.census import Census, blank
+from fedssca.deploy.engine import Link
+from fedssca.deploy.server.column_rounds import ColumnRounds, introduce
+from fedssca.deploy.server.evaluate import joint_scores, site_evaluator
+from fedssca.deploy.server.log import RunLog
+from fedssca.deploy.server.preparation import PREPARING, ServerPreparation
+from fedssca.deploy.server.rounds import DeployedRounds, RecordRound
+from fedssca.deploy.server.row_rounds import RowRounds
+from fedssca.deploy.server.sites import Sites
+from fedssca.errors import UserError
+from fedssca.methods.algorithm import Algorithm
+from fedssca.rounds.aggregate import Adder
+from fedssca.rounds.loop import Runtime
+from fedssca.run.build import Job, build
+from fedssca.run.config import Config
+from fedssca.run.execute import carry_out, load_config
+from fedssca.run.privacy import noisy, server_half
+from fedssca.run.record import RunDirectory
+
+__all__ = ["RunOrder", "RunServer"]
+
+
+class RunOrder(NamedTuple):
+    """The run that a server carries out."""
+
+    config: Config
+    sites: Sequence[str]
+    """The sites in the order in which their messages are added: site number 0 first."""
+    run: bytes
+    """The run's identifier, 16 bytes; a resumed run keeps it."""
+    resume: bool = False
+
+
+class RunServer:
+    """Carries out one run into a run directory."""
+
+    def __init__(self, order: RunOrder, link: Link, out: Path) -> None:
+        config = order.config
+        data = replace(config.data, clients=len(order.sites))
+        self._config, self._order, self._out = replace(config, data=data), order, out
+        self._vertical = config.data.split == "feature"
+        everyone = len(order.sites)
+        each = any(entry.kind.startswith("client_loss") for entry in config.problem.constraint)
+        needed = config.deploy.min_sites or everyone // 2 + 1
+        self._log = RunLog(out)
+        self.sites = Sites(
+            link,
+            order.sites,
+            order.run,
+            # A limit on every site's own loss cannot be evaluated without that site.
+            needed=everyone if self._vertical or each else min(needed, everyone),
+            timeout=config.deploy.timeout,
+            record_event=self._log.add_event,
+        )
+        self._preparation = ServerPreparation(
+            self.sites, self._config, order.run, self._log.add_event
+        )
+        self._round, self._settled = 0, False
+
+    def run(self, on_row: Callable[[dict[str, Any]], None] = lambda row: None) -> dict[str, Any]:
+        """Prepare, calibrate, train and evaluate; `SitesMissing` if too few sites are left."""
+        if self._config.data.collection == "open" and self._vertical:
+            raise UserError(
+                'data.collection = "open" would hand the parties\' data to the server: '
+                'deployments use "exchange"'
+            )
+        if self._order.resume and (done := RunDirectory.open(self._out).result()) is not None:
+            self._log.add_rows(*RunDirectory.open(self._out).rows())
+            return done
+        if not self._order.resume:
+            RunDirectory.check_free(self._out)
+        with jax.enable_x64(self._config.run.precision == "float64"):
+            try:
+                return self._run(on_row)
+            finally:
+                self._log.flush()
+
+    def predict(self) -> dict[str, Any]:
+        """The labels, and the scores of the parties' new rows under this run's trained model."""
+        if not self._vertical:
+            raise UserError("sites with rows have the whole model: fedssca deploy predict RUN FILE")
+        folder = RunDirectory.open(self._out)
+        if folder.result() is None:
+            raise UserError("this run is not complete: resume it first")
+        w = np.load(self._out / "model.npz")["w"]
+        with jax.enable_x64(self._config.run.precision == "float64"):
+            census = self._preparation.census()
+            job = self._preparation.prepare(self._config, census)
+            introduce(self.sites, job, PREPARING)
+            rows = self._preparation.new_rows()
+            scores = joint_scores(self.sites, job, w, rows)
+        return {"labels": census.labels, "scores": scores.tolist()}
+
+    def status(self, rows_from: int = 0) -> dict[str, Any]:
+        """What the submitting side shows: rows it has not seen, sites, events, the round."""
+        live = [self.sites.names[number] for number in self.sites.live]
+        return self._log.since(rows_from) | {"round": self._round, "live": live}
+
+    def _run(self, on_row: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        census = self._preparation.census()
+        config, again = self._config, 0
+        if self._order.resume and noisy(config.privacy):
+            config, again = load_config(self._out), self._messages_sent_again(config)
+        first = self._preparation.prepare(config, census)
+        introduce(self.sites, first, PREPARING)
+        adder = server_half(config, self._order.run, len(self.sites.names))
+
+        def probing(problem: Any, clients: Any, algorithm: Algorithm, *_: Any) -> Runtime:
+            del problem, clients
+            return self._rounds("probe", first, algorithm, adder)
+
+        job = build(config, *blank(census, config), engine=probing)
+        if job.config != config:
+            self._preparation.prepare(job.config, census)
+        if (noise := job.noise) is not None and noise.ledger is not None:
+            job = job._replace(noise=noise._replace(ledger=noise.ledger.also(again)))
+
+        def training(problem: Any, clients: Any, algorithm: Algorithm, *_: Any) -> Runtime:
+            del problem, clients
+            return self._rounds("train", job, algorithm, adder, self._record_round)
+
+        def seen(row: dict[str, Any]) -> None:
+            self._log.add_rows(row)
+            on_row(row)
+
+        evaluator = site_evaluator(self.sites, job, census.held, adder)
+        result = carry_out(
+            job,
+            self._out,
+            self._order.resume,
+            seen,
+            runtime=training,
+            evaluator=evaluator,
+            test=None,
+        )
+        self._write(census)
+        return result
+
+    def _rounds(
+        self,
+        stage: str,
+        job: Job,
+        algorithm: Algorithm,
+        adder: Adder,
+        record: RecordRound | None = None,
+    ) -> DeployedRounds:
+        """The rounds of a stage; `job` as the sites know it."""
+        parties: RowRounds | ColumnRounds
+        if isinstance(job.clients, Rows):
+            parties = RowRounds(self.sites, stage, job, adder)
+        else:
+            parties = ColumnRounds(self.sites, stage, job, algorithm.batch)
+        return DeployedRounds(self.sites, parties, algorithm, record)
+
+    def _write(self, census: Census) -> None:
+        text = json.dumps(asdict(census), indent=2)
+        folder = RunDirectory.open(self._out)
+        folder.write("census.json", lambda file: file.write(text.encode()))
+
+    def _messages_sent_again(self, config: Config) -> int:
+        """The number of messages that resumes so far may have sent twice, with fresh noise.
+
+        Each resume repeats at most the rounds between two checkpoints or, without checkpoints, all.
+        """
+        file, every = self._out / "resumes.json", config.run.checkpoint_every
+        times = 1 + (int(file.read_text()) if file.exists() else 0)
+        RunDirectory(self._out).write(file.name, lambda out: out.write(str(times).encode()))
+        rounds = config.algorithm.rounds - 1
+        return times * (min(every, rounds) if every else rounds)
+
+    def _record_round(self, round_: int, seconds: float, share: float) -> None:
+        self._round = round_
+        if not self._settled:
+            # The engine leaves each round's messages in reference cycles. Freezing what stays for
+            # the whole run makes collections cheap, so that they can happen often.
+            gc.collect()
+            gc.freeze()
+            self._settled = True
+            self._log.forget_costs_after(round_ - 1)
+        names = self.sites.names
+        costs = {names[number]: list(cost) for number, cost in self.sites.costs.items()}
+        self._log.add_costs({"round": round_, "seconds": seconds, "share": share, "sites": costs})

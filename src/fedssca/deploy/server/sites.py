@@ -1,0 +1,225 @@
+"""The server's view of the sites: which are alive, which answers are usable, what a round cost.
+
+A site that cannot be reached or does not answer in time is dropped for the rest of the job. An
+answer that is broken (undecodable, of another round, of a wrong shape, or not finite) is not used,
+and a site that sends three in a row is dropped too. Every such event is recorded with its site.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedssca.deploy.engine import Answer, Link
+from fedssca.deploy.sums import SUM, marked
+from fedssca.errors import UserError
+from fedssca.rounds.aggregate import Arrays
+from fedssca.rounds.codec import Letter, WireError, arrays_of, decode, encode, read_note, tree_of
+
+__all__ = ["SiteCosts", "Sites", "SitesMissing", "finite"]
+
+PATIENCE = 3
+"""The number of broken answers in a row after which a site is dropped."""
+
+
+class SitesMissing(UserError):
+    """The run cannot go on without these sites."""
+
+    def __init__(self, sites: Sequence[str], why: str) -> None:
+        super().__init__(why)
+        self.sites = list(sites)
+
+
+class SiteCosts(NamedTuple):
+    """What one site cost in a round."""
+
+    seconds: float = 0.0
+    bytes_down: int = 0
+    bytes_up: int = 0
+
+
+def finite(due: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """A tree of the shapes that are due and of finite numbers; otherwise a WireError."""
+    tree = tree_of(due, arrays)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)):
+        raise WireError("its answer holds numbers that are not finite")
+    return tree
+
+
+class Sites:
+    """All sites of a run, in the order of the census."""
+
+    def __init__(
+        self,
+        link: Link,
+        names: Sequence[str],
+        run: bytes,
+        *,
+        needed: int,
+        timeout: float,
+        record_event: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """`needed` sites must be alive for the run to go on; `timeout` is in seconds."""
+        self.names, self.live = list(names), list(range(len(names)))
+        self._link, self._run = link, run
+        self._needed, self._timeout, self._record_event = needed, timeout, record_event
+        self._broken_in_a_row = [0] * len(names)
+        self._last_event: dict[int, str] = {}
+        self.costs: dict[int, SiteCosts] = {}
+
+    def ask(
+        self,
+        kind: str,
+        round_: int,
+        arrays: Mapping[int, Mapping[str, np.ndarray]],
+        timeout: float = 0.0,
+        *,
+        fatal: bool = True,
+    ) -> dict[int, Letter]:
+        """Send arrays to sites and return the envelopes that came back, of those that are valid.
+
+        An error that a site reports is raised or, if not `fatal`, counts as a broken answer. If a
+        site could not reach a peer, `SitesMissing` names the peer.
+        """
+        sent = {
+            number: encode(Letter(kind, self._run, round_, dict(own)))
+            for number, own in arrays.items()
+            if number in self.live
+        }
+        back = self._link.ask(
+            {self.names[number]: data for number, data in sent.items()}, timeout or self._timeout
+        )
+        found: dict[int, Letter] = {}
+        reported: dict[int, Any] = {}
+        for number, data in sent.items():
+            answer = back[self.names[number]]
+            self._add_costs(number, len(data), answer)
+            if answer.data is None:
+                self._drop(number, round_, answer.error)
+                continue
+            try:
+                envelope = self._checked(decode(answer.data), kind, round_)
+            except WireError as error:
+                self._count_broken(number, round_, str(error))
+                continue
+            if envelope.kind == "error":
+                reported[number] = read_note(envelope)
+            else:
+                found[number] = envelope
+        for number, told in reported.items():
+            why = f"{self.names[number]}: {told['message']}"
+            if told.get("peer") in self.names:
+                raise SitesMissing([told["peer"]], f"round {round_}: {why}")
+            if fatal:
+                raise UserError(why)
+            self._count_broken(number, round_, str(told["message"]))
+        return found
+
+    def exchange(
+        self,
+        kind: str,
+        round_: int,
+        sent: Mapping[int, Mapping[str, np.ndarray]],
+        read: Callable[[int, dict[str, np.ndarray]], Any],
+    ) -> dict[int, Any]:
+        """Send arrays to sites and return what `read` makes of the answers that it accepts."""
+        found = {}
+        for number, envelope in self.ask(kind, round_, sent, fatal=False).items():
+            try:
+                found[number] = read(number, envelope.arrays)
+            except WireError as error:
+                self._count_broken(number, round_, str(error))
+                continue
+            self._broken_in_a_row[number] = 0
+        self.check(round_)
+        return found
+
+    def exchange_trees(
+        self,
+        kind: str,
+        round_: int,
+        asked: Mapping[int, Any],
+        due: Callable[[int], Any],
+    ) -> dict[int, Any]:
+        """Send trees to sites and return the trees that have the shapes `due`, in site order."""
+
+        def read(number: int, arrays: dict[str, np.ndarray]) -> Any:
+            return finite(due(number), arrays)
+
+        return self.exchange(kind, round_, {i: arrays_of(t) for i, t in asked.items()}, read)
+
+    def exchange_for_sum(
+        self,
+        stage: str,
+        round_: int,
+        request: Arrays,
+        read: Callable[[int, dict[str, np.ndarray]], Any],
+        phase: str,
+        sent: Mapping[int, Arrays],
+    ) -> dict[int, Any]:
+        """One exchange of a sum; the phase "reply" brings the stage's request too."""
+        kind, beside = f"{SUM}/{phase}", {}
+        if phase == "reply":
+            kind, beside = f"{stage}/reply", request
+        arrays = {number: beside | marked(own) for number, own in sent.items()}
+        return self.exchange(kind, round_, arrays, read)
+
+    def check(self, round_: int) -> None:
+        """Raise `SitesMissing` if too few sites are alive for the run to go on."""
+        if len(self.live) >= self._needed:
+            return
+        gone = [name for i, name in enumerate(self.names) if i not in self.live]
+        raise SitesMissing(
+            gone,
+            f"round {round_}: {', '.join(gone)} away, {len(self.live)} of {len(self.names)} sites "
+            f"left and {self._needed} needed",
+        )
+
+    def check_all(self, asked: Iterable[int], found: Mapping[int, Any], round_: int) -> None:
+        """Raise `SitesMissing`, with the reasons, unless every site of `asked` is in `found`."""
+        missing = [i for i in asked if i not in found]
+        if missing:
+            names = [self.names[i] for i in missing]
+            raise SitesMissing(
+                names, f"round {round_}: no usable answer from {self.with_reasons(missing)}"
+            )
+
+    def with_reasons(self, numbers: Iterable[int]) -> str:
+        """The names of these sites, each with its last event."""
+        whys = {self.names[i]: self._last_event.get(i, "") for i in numbers}
+        return ", ".join(f"{name} ({why})" if why else name for name, why in whys.items())
+
+    def _checked(self, envelope: Letter, kind: str, round_: int) -> Letter:
+        if envelope.run != self._run:
+            raise WireError("its answer belongs to another run")
+        if envelope.round != round_:
+            raise WireError(f"its answer is of round {envelope.round}, due is round {round_}")
+        if envelope.kind not in (kind, "error"):
+            raise WireError(f"its answer is {envelope.kind!r}, due is {kind!r}")
+        return envelope
+
+    def _add_costs(self, number: int, down: int, answer: Answer) -> None:
+        old = self.costs.get(number, SiteCosts())
+        up = len(answer.data) if isinstance(answer.data, bytes) else 0
+        self.costs[number] = SiteCosts(
+            old.seconds + answer.seconds, old.bytes_down + down, old.bytes_up + up
+        )
+
+    def _drop(self, number: int, round_: int, why: str) -> None:
+        self.live.remove(number)
+        self._record(number, round_, f"dropped: {why}")
+
+    def _count_broken(self, number: int, round_: int, why: str) -> None:
+        self._broken_in_a_row[number] += 1
+        self._record(number, round_, f"answer not used: {why}")
+        if self._broken_in_a_row[number] >= PATIENCE:
+            self._drop(number, round_, f"{PATIENCE} broken answers in a row")
+
+    def _record(self, number: int, round_: int, what: str) -> None:
+        self._last_event[number] = what
+        event = {"round": round_, "site": self.names[number], "event": what}
+        self._record_event(event | {"time": time.time(), "live": len(self.live)})

@@ -1,0 +1,199 @@
+"""One site of one run: it answers the server's envelopes, whichever engine carries them.
+
+<stage>/<phase>   a phase of a round; what goes to peers leaves through `post`
+sum/<phase>       a further exchange that a hidden sum over the sites' rows needs
+others            the preparation before round 1 (`site.preparation`)
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedssca.data import Rows
+from fedssca.deploy.alignment import PEER
+from fedssca.deploy.engine import PeerUnreachable, Post
+from fedssca.deploy.site.identity import IdentityAmong
+from fedssca.deploy.site.preparation import PREPARATION, Prepared, SitePreparation
+from fedssca.deploy.site.stages import StageClient, stage_client
+from fedssca.deploy.stages import PASSED_ON, STAGES, hides_h, shapes_of, stage_roles
+from fedssca.deploy.sums import SUM, for_stage, for_sum, marked, weight_of
+from fedssca.errors import UserError
+from fedssca.privacy.noise.gaussian import SecretNoise
+from fedssca.rounds.aggregate import Arrays
+from fedssca.rounds.client import SERVER
+from fedssca.rounds.codec import Letter, WireError, arrays_of, decode, encode, note, tree_of
+from fedssca.rounds.exchange import Exchange
+from fedssca.run.privacy import hides_sums
+from fedssca.run.schema import SiteFile
+
+__all__ = ["Party"]
+
+POST_SHARE = 0.8
+"""The share of the server's timeout in which peers must have received what a site sends them."""
+
+
+class Party:
+    """One site of one run.
+
+    The server's envelopes are answered one at a time; those of peers may arrive at any time.
+    """
+
+    def __init__(self, name: str, source: SiteFile, secure: bool, identity: IdentityAmong) -> None:
+        """`secure` says whether the engine encrypts what goes to peers."""
+        self._name = name
+        self._preparation = SitePreparation(name, source, secure, identity)
+        self._stages: dict[str, tuple[StageClient, Any]] = {}
+        """For each stage, what answers in it and the shapes of what it is asked."""
+        self._stages_of: Prepared | None = None
+        self._asked: tuple[str, int, Any] = ("", 0, None)
+        """Stage, round and request of the phase that began last."""
+        self._from_peers: dict[tuple[str, int], dict[int, np.ndarray]] = {}
+        """(stage and phase, round) -> sender -> what it sent."""
+        self._noise = SecretNoise()
+        self._lock, self._peer_lock = threading.Lock(), threading.Lock()
+
+    def handle(self, data: Any, post: Post) -> bytes:
+        """Answer one envelope of the server; an error goes back as one line."""
+        envelope = Letter("?", bytes(16), 0, {})
+        try:
+            envelope = decode(data)
+            with self._lock, _precision(self._preparation.prepared):
+                arrays = self._answer(envelope, post)
+        except (UserError, ValueError, RuntimeError) as error:
+            said = {"message": " ".join(str(error).split())[:500]}
+            if isinstance(error, PeerUnreachable):
+                said["peer"] = error.peer
+            return encode(envelope._replace(kind="error", arrays=note(said)))
+        return encode(envelope._replace(arrays=arrays))
+
+    def receive(self, sender: str, data: Any) -> None:
+        """Take a peer's envelope; it is used in the next phase."""
+        envelope = decode(data)
+        if envelope.kind == PEER:
+            self._preparation.check_run(envelope)
+            self._preparation.receive(sender, envelope)
+            return
+        ready = self._preparation.prepared
+        if ready is None or envelope.run != self._preparation.run:
+            raise WireError(f"an envelope from {sender} for another run")
+        number = ready.census.names.index(sender)
+        payload = envelope.arrays.get("h")
+        if payload is None or payload.dtype.kind != "f" or not np.isfinite(payload).all():
+            raise WireError(f"what {sender} sent is not finite numbers")
+        with self._peer_lock:
+            key = (envelope.kind, envelope.round)
+            self._from_peers.setdefault(key, {})[number] = payload
+
+    def _answer(self, envelope: Letter, post: Post) -> Arrays:
+        stage, _, phase = envelope.kind.partition("/")
+        if stage in PREPARATION:
+            return self._preparation.answer(envelope, post)
+        self._preparation.check_run(envelope)
+        ready = self._preparation.after(envelope.kind)
+        if stage == SUM:
+            if ready.sum_client is None:
+                raise WireError("parties with columns add up nothing at the server")
+            asked = for_sum(envelope.arrays)
+            return marked(ready.sum_client.handle(phase, asked, _no_message))
+        client, asked = self._begin_phase(envelope, stage, phase, ready)
+        if isinstance(ready.job.clients, Rows):
+            return self._reply_to_sum(envelope, stage, ready, client, asked)
+        out = client.handle(phase, asked)
+        to_server = out.pop(SERVER, None)
+        if out:
+            sent = {
+                ready.census.names[peer]: encode(
+                    envelope._replace(arrays={"h": np.asarray(payload)})
+                )
+                for peer, payload in out.items()
+            }
+            post(sent, POST_SHARE * ready.job.config.deploy.timeout)
+        return {} if to_server is None else arrays_of(to_server)
+
+    def _begin_phase(
+        self, envelope: Letter, stage: str, phase: str, ready: Prepared
+    ) -> tuple[StageClient, Any]:
+        """What answers in this phase, with all that peers sent before, and what it is asked."""
+        phases = stage_roles(stage, ready.job.clients).phases
+        if phase not in phases or stage not in STAGES:
+            raise WireError(f"there is no phase {envelope.kind!r}")
+        client, due = self._stage(stage, ready)
+        key = (stage, envelope.round)
+        if phase == phases[0]:
+            with self._peer_lock:
+                self._from_peers = {
+                    k: v for k, v in self._from_peers.items() if k[1] == envelope.round
+                }
+            asked = tree_of(due, for_stage(envelope.arrays))
+            _check_indices(stage, asked, ready)
+            self._asked = (*key, asked)
+        elif self._asked[:2] != key:
+            raise WireError(
+                f"{envelope.kind} of round {envelope.round}: its first phase is missing"
+            )
+        else:
+            before = f"{stage}/{phases[phases.index(phase) - 1]}"
+            with self._peer_lock:
+                received = self._from_peers.pop((before, envelope.round), {})
+            for sender, payload in received.items():
+                client.receive(sender, payload)
+            if envelope.arrays:
+                client.receive(SERVER, tree_of(PASSED_ON, envelope.arrays))
+        return client, self._asked[2]
+
+    def _stage(self, stage: str, ready: Prepared) -> tuple[StageClient, Any]:
+        if ready is not self._stages_of:
+            self._stages, self._stages_of = {}, ready
+        if stage not in self._stages:
+            exchange: Exchange | None = None
+            if hides_h(ready.job):
+                if ready.exchange_keys is None:
+                    raise WireError("the parties' h are to be hidden: their keys come first")
+                exchange = ready.exchange_keys.exchange(stage)
+            due = shapes_of(stage, ready.job, ready.number).asked
+            self._stages[stage] = (
+                stage_client(stage, ready.job, ready.number, ready.parts, self._noise, exchange),
+                due,
+            )
+        return self._stages[stage]
+
+    def _reply_to_sum(
+        self, envelope: Letter, stage: str, ready: Prepared, client: StageClient, asked: Any
+    ) -> Arrays:
+        """The answer of a site that holds rows: it leaves through the site's half of the sum."""
+        assert ready.sum_client is not None
+        if not hides_sums(ready.job.config):
+            return arrays_of(
+                ready.sum_client.handle("reply", {}, lambda: client.handle("reply", asked)[SERVER])
+            )
+        weight = weight_of(stage, sum(ready.census.sizes))
+
+        def weighed() -> Any:
+            message = client.handle("reply", asked)[SERVER]
+            return jax.tree.map(lambda leaf: np.asarray(leaf, float) / weight, message)
+
+        return marked(ready.sum_client.handle("reply", for_sum(envelope.arrays), weighed))
+
+
+def _check_indices(stage: str, asked: Any, ready: Prepared) -> None:
+    if not isinstance(asked, dict) or "indices" not in asked:
+        return
+    part = ready.parts.test if int(asked.get("test", 0)) & 1 else ready.parts.train
+    part = ready.parts.new if stage == "predict" else part
+    rows = len(part.get("x", ()))
+    index = asked["indices"]
+    if len(index) and not (index.min() >= 0 and index.max() < rows):
+        raise WireError(f"row numbers outside 0 to {rows - 1} were asked for")
+
+
+def _no_message() -> Any:
+    raise WireError("a sum asks for a message in its reply only")
+
+
+def _precision(ready: Prepared | None) -> Any:
+    """Double precision, if the run asks for it; JAX keeps this setting for each thread."""
+    return jax.enable_x64(ready is not None and ready.job.config.run.precision == "float64")
