@@ -150,7 +150,7 @@ def test_bad_values_are_shown_at_their_fields_then_a_run_is_watched_stopped_and_
     batch.locator(".error").wait_for()
     assert "at least 1" in batch.locator(".error").text_content()
     assert batch.locator("input").get_attribute("aria-invalid") == "true"
-    assert "give the limit" in page.locator("[data-key='limit'] .error").text_content()
+    assert "lacks limit" in page.locator("[data-key='limit'] .error").text_content()
     assert page.locator(".error:visible").count() == 2
     assert not (folder / "live").exists()
 
