@@ -176,7 +176,7 @@ def test_a_loss_in_torch(columns: dict[str, np.ndarray]) -> None:
     assert distance(seen[0]["constraints"], seen[1]["constraints"]) < 1e-5
     assert problem.unravel(problem.start)["0.weight"].shape == (J, P)
     averaged = from_terms(module, lambda s, b: torch.nn.functional.cross_entropy(s, b["y"]))
-    with pytest.raises(UserError, match="keep rows apart"):
+    with pytest.raises(UserError, match="one result per row"):
         evaluator_over(averaged, rows, None).row(averaged.start)
     two = from_terms(module, loss, limits=[0.9])
     with pytest.raises(UserError, match=r'reduction="none"'):
