@@ -23,6 +23,8 @@ from fedssca.cli.options import (
 )
 from fedssca.cli.progress import ProgressLine, row_numbers
 from fedssca.errors import UserError
+from fedssca.run.schema import ProjectFile
+from fedssca.run.schema.validate import default_of
 from fedssca.system import starting_up
 
 if TYPE_CHECKING:
@@ -40,8 +42,12 @@ Wait = Annotated[float, typer.Option(help="Seconds to wait for a site that is aw
 @app.command(epilog="Example: fedssca deploy init project.toml --server fl.example.org --sites 3")
 def init(
     file: Annotated[Path, typer.Argument(help="The project file to write.")] = Path("project.toml"),
-    server: Annotated[str, typer.Option(help="The server's host name.")] = "localhost",
-    port: Annotated[int, typer.Option(help="The one port that sites reach.")] = 8002,
+    server: Annotated[str, typer.Option(help="The server's host name.")] = default_of(
+        ProjectFile, "server"
+    ),
+    port: Annotated[int, typer.Option(help="The one port that sites reach.")] = default_of(
+        ProjectFile, "port"
+    ),
     sites: Annotated[int, typer.Option(help="How many sites to list.", min=1)] = 2,
 ) -> None:
     """Write a commented project file: server, port, sites."""

@@ -6,24 +6,14 @@ from pathlib import Path
 
 from fedssca.errors import UserError
 from fedssca.run.config import read, section
-from fedssca.run.schema import ProjectFile
+from fedssca.run.schema import ProjectFile, validate
+from fedssca.run.schema.template import commented
 
 __all__ = ["read_project", "write_template"]
 
-TEMPLATE = """\
+HEAD = """\
 # The parties of a deployment. `fedssca deploy provision` makes a startup kit for each of them.
 
-# The project's name.
-name = "study"
-
-# The machine that runs `fedssca deploy server`, by the name under which all sites reach it,
-# and the one port that must be open there. Sites need no open port.
-server = "{server}"
-port = {port}
-
-# One entry per site. Messages are added in this order, and data.label_holder counts from 0
-# along it.
-sites = [{sites}]
 """
 
 
@@ -31,8 +21,9 @@ def write_template(file: Path, sites: int, server: str, port: int) -> None:
     """Write a commented project file to edit."""
     if file.exists():
         raise UserError(f"{file} exists already: edit it, or choose another name")
-    names = ", ".join(f'"site-{i + 1}"' for i in range(sites))
-    file.write_text(TEMPLATE.format(server=server, port=port, sites=names))
+    names = [f"site-{i + 1}" for i in range(sites)]
+    project = validate(ProjectFile, {"server": server, "port": port, "sites": names})
+    file.write_text(HEAD + commented(project))
 
 
 def read_project(file: Path) -> ProjectFile:

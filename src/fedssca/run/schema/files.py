@@ -97,11 +97,14 @@ class ProjectFile:
         default="localhost",
     )
     port: Annotated[int, Strict()] = key(
-        "The one port that is open on the server.", default=8002, ge=1, le=65535
+        "The one port that must be open on the server; sites need none.",
+        default=8002,
+        ge=1,
+        le=65535,
     )
     sites: list[PartyName] = key(
-        "The names of the sites. Messages are added up in this order, and data.label_holder "
-        "counts from 0 along it.",
+        "The names of the sites, each once. Messages are added up in this order, and "
+        "data.label_holder counts from 0 along it.",
         default=[],
     )
 

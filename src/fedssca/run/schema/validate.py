@@ -18,6 +18,7 @@ __all__ = [
     "Bounds",
     "bounds_of",
     "choices_of",
+    "default_of",
     "keys_of",
     "plain_types",
     "problems",
@@ -60,6 +61,11 @@ def problems(kind: type[Any], tree: Mapping[str, Any]) -> dict[str, str]:
 def keys_of(kind: Any) -> dict[str, FieldInfo]:
     """The keys of a class of settings, in order."""
     return dict(kind.__pydantic_fields__)
+
+
+def default_of(kind: Any, key: str) -> Any:
+    """The default of a key; None if it must be given."""
+    return keys_of(kind)[key].get_default(call_default_factory=True)
 
 
 def table_of(annotation: Any) -> Any:
