@@ -1,15 +1,14 @@
 """The one schema of a run, of `site.toml` and of the project file."""
 
 from fedssca.run.schema.files import ProjectFile, SiteFile
+from fedssca.run.schema.problem import ConstraintSettings, ProblemSettings
 from fedssca.run.schema.sections import (
     AlgorithmSettings,
     Config,
-    ConstraintSettings,
     DataSettings,
     DeploySettings,
     ModelSettings,
     PrivacySettings,
-    ProblemSettings,
     RunSettings,
 )
 from fedssca.run.schema.types import StepSettings

@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 
 from fedssca.problem.constraint_kinds import KINDS
 from fedssca.run.schema.files import ProjectFile, SiteFile
-from fedssca.run.schema.sections import Config, ConstraintSettings
+from fedssca.run.schema.problem import ConstraintSettings
+from fedssca.run.schema.sections import Config
 from fedssca.run.schema.types import StepSettings
 from fedssca.run.schema.validate import bounds_of, choices_of, keys_of, plain_types, table_of
 
