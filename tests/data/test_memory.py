@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedssca.data.memory import aligned, on_device, summed
+from fedssca.data.arrays import aligned
+from fedssca.data.memory import on_device, summed
 
 
 @pytest.mark.parametrize("shape", [(7,), (5, 3), (0, 4)])

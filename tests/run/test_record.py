@@ -22,8 +22,9 @@ from fedssca.evaluate.evaluator import evaluator_over
 from fedssca.run.build import build
 from fedssca.run.config import parse
 from fedssca.run.execute import load_config
-from fedssca.run.record import RunDirectory, versions
+from fedssca.run.record import RunDirectory
 from fedssca.run.simulate import _check_finite
+from fedssca.run.versions import versions
 from tests.cli_helpers import Shell, files, result, rows, same_run, weights
 
 COLUMNS = {

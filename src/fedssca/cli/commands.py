@@ -66,7 +66,7 @@ def root(
 ) -> None:
     """Federated optimisation with constraints: train together, keep the limits you state."""
     if version:
-        from fedssca.run.record import extras, versions
+        from fedssca.run.versions import extras, versions
 
         found = versions()
         for name in sorted(found, key=lambda name: name != "fedssca"):

@@ -1,4 +1,4 @@
-"""Data: load it by name or from a file, fetch it, share it out over clients, or let it stream."""
+"""Tables and who holds them: load, fetch, split among clients, stream, draw batches."""
 
 from fedssca.data.dataset import Dataset, check
 from fedssca.data.fetch import DataStatus, cache_folder, get, status

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from fedssca.data import fetch
+from fedssca.data.arrays import aligned
 from fedssca.data.dataset import Array, Dataset, check, from_arrays, from_table
 from fedssca.data.mapped import mapped
-from fedssca.data.memory import aligned
 from fedssca.errors import UserError
 
 __all__ = ["NAMES", "load", "read_table"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import jax
 
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.run.build import Job, build, engine_of
+from fedssca.run.checkpoint import load_checkpoint, save_checkpoint
 from fedssca.run.config import Config, absolute, parse, render
 from fedssca.run.privacy import traffic_of
-from fedssca.run.record import RunDirectory, versions
+from fedssca.run.record import RunDirectory
 from fedssca.run.schema import PrivacySettings
 from fedssca.run.simulate import Result, simulate
+from fedssca.run.versions import versions
 
 __all__ = ["carry_out", "execute", "load_config", "train"]
 
@@ -66,7 +69,6 @@ def _execute(
     if resume and (done := RunDirectory.open(out).result()) is not None:
         return done
     if not resume:
-        RunDirectory.check_free(out)
         config = absolute(config)
     return carry_out(build(config), out, resume, on_row)
 
@@ -84,7 +86,7 @@ def carry_out(
     evaluator = evaluator or evaluator_over(job.problem, job.clients, job.dataset.test)
     folder = RunDirectory.open(out) if resume else RunDirectory.create(out, render(config))
     folder.save_problem(facts(job))
-    start = folder.load_state(job.algorithm.init(job.problem.start)) if resume else None
+    start = load_checkpoint(folder, job.algorithm.init(job.problem.start)) if resume else None
     earlier = folder.keep_rows(int(start.state.round) if start else -1) if resume else []
     for row in earlier:
         on_row(row)
@@ -100,7 +102,7 @@ def carry_out(
         earlier=earlier,
         on_row=record,
         checkpoint_every=config.run.checkpoint_every,
-        on_checkpoint=folder.save_state,
+        on_checkpoint=partial(save_checkpoint, folder),
         **hooks,
     )
     folder.save_model(w=result.w, w_last=result.last)

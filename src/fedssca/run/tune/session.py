@@ -19,12 +19,12 @@ from fedssca.errors import UserError
 from fedssca.run.build import load_dataset
 from fedssca.run.config import Config, absolute, render
 from fedssca.run.progress import ProgressDisplay
-from fedssca.run.record import versions
 from fedssca.run.tune.folder import SearchFolder
 from fedssca.run.tune.search import plan, tune
 from fedssca.run.tune.space import choose_methods
 from fedssca.run.tune.trial import Trial, best, reusable, with_settings
 from fedssca.run.tune.validation import HELD_OUT
+from fedssca.run.versions import versions
 
 __all__ = ["tune_into"]
 

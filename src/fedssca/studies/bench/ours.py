@@ -26,7 +26,7 @@ def main(path: str) -> None:
     from fedssca.methods.sgd import sgd
     from fedssca.problem.models import classifier, mlp
     from fedssca.rounds.fused import Fused
-    from fedssca.run.record import versions
+    from fedssca.run.versions import versions
 
     given: dict[str, Any] = json.loads(Path(path).read_text())
     data, first = np.load(given["data"]), np.load(given["weights"])

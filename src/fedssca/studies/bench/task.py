@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.data import Columns, Rows, by_feature, load, status
-from fedssca.data.memory import aligned
+from fedssca.data.arrays import aligned
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.participation import participation
 from fedssca.methods.schedule import power

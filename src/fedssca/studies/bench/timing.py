@@ -89,7 +89,7 @@ def summary(timings: Mapping[str, Timing]) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """Describe the machine of the measurements."""
-    from fedssca.run.record import versions
+    from fedssca.run.versions import versions
 
     return {
         "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,

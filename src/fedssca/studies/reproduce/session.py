@@ -12,7 +12,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from fedssca.errors import UserError
-from fedssca.run.record import versions
+from fedssca.run.versions import versions
 from fedssca.studies.reproduce.cache import Cache, fingerprint
 from fedssca.studies.reproduce.experiment import Experiment, known, read
 from fedssca.studies.reproduce.measure import Measured
