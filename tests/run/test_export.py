@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fedssca.run.export import flat
+from fedssca.run.rows import flat
 from tests.cli_helpers import Shell, result, rows
 
 

@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 
 from fedssca.errors import UserError
 from fedssca.run.config import parse
+from fedssca.run.rows import flat
 
-__all__ = ["Places", "export_run", "exporting", "flat"]
+__all__ = ["Places", "export_run", "exporting"]
 
 Row = dict[str, Any]
-PARTS = {"constraints": "constraint", "slack": "slack", "multipliers": "multiplier"}
-"""Lists in a row, one number a constraint, and what a single number of them is called."""
 RETURNED = ("objective", "train_cost", "test_accuracy", "norm_sq", "constraints", "kkt_residual")
 """What is told about the returned model."""
 
@@ -52,20 +51,6 @@ class Sink(NamedTuple):
     tell: Callable[[dict[str, float], int, float], None]
     close: Callable[[bool], None]
     """Whether the run is complete."""
-
-
-def flat(row: Row, names: Sequence[str], joint: str = "/") -> dict[str, float]:
-    """A row with its lists spread out: "constraint/fnr" and so on; a name's double has a number."""
-    own = [name if name not in names[:i] else f"{name}_{i + 1}" for i, name in enumerate(names)]
-    out: dict[str, float] = {}
-    for key, value in row.items():
-        if not isinstance(value, list):
-            out[key] = value
-            continue
-        for m, number in enumerate(value):
-            name = own[m] if m < len(own) else str(m + 1)
-            out[f"{PARTS.get(key, key)}{joint}{name}"] = number
-    return out
 
 
 @contextmanager

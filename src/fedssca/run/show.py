@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedssca.errors import UserError
-from fedssca.run.export import flat
+from fedssca.run.rows import flat
 
 if TYPE_CHECKING:
     import pandas
