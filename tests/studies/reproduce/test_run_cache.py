@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from fedssca.errors import UserError
 from fedssca.run.config import parse
 from fedssca.studies.reproduce import cache as module
 from fedssca.studies.reproduce.cache import Cache, fingerprint, run_key
+from fedssca.studies.reproduce.tuned import training
 
 RUN = {"rows": [{"round": 0, "train_cost": 2.25}], "returned": {}, "feasible": True, "notes": []}
 
@@ -87,23 +89,50 @@ def test_the_key_is_what_decides_the_numbers_and_not_the_place() -> None:
 def test_the_fingerprint_sees_code_and_not_comments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "reproduce").mkdir()
-    runs, deep, other = tmp_path / "reproduce" / "runs.py", tmp_path / "deep.py", tmp_path / "no.py"
-    runs.write_text("from fedssca.deep import f\n")
+    room = tmp_path / "methods"
+    room.mkdir()
+    (tmp_path / "studies" / "reproduce").mkdir(parents=True)
+    (tmp_path / "studies" / "reproduce" / "runs.py").write_text(
+        "from fedssca.methods.deep import f\n"
+    )
+    deep, other, package = room / "deep.py", room / "other.py", room / "__init__.py"
     deep.write_text('def f():\n    """Old."""\n    return 1\n')
     other.write_text("x = 1\n")
+    package.write_text("")
     monkeypatch.setattr(module, "PACKAGE", tmp_path)
     first = fingerprint()
     deep.write_text('# A comment.\ndef f():\n    """New."""\n    return 1  # same\n')
     other.write_text("x = 2\n")
     assert fingerprint() == first
+    package.write_text("x = 1\n")
+    second = fingerprint()
+    assert second != first
     deep.write_text("def f():\n    return 2\n")
-    assert fingerprint() != first
+    assert fingerprint() not in (first, second)
 
 
 def test_the_fingerprint_covers_what_trains_and_not_what_shows() -> None:
     seen = module._imported(module.ROOT)
-    for name in ("simulate", "ssca", "steered", "sampling", "runtime.fused", "reproduce.identity"):
+    for name in (
+        "data.sampling",
+        "methods.ssca",
+        "methods.steered",
+        "rounds.fused",
+        "run.simulate",
+        "studies.reproduce.identity",
+    ):
         assert f"fedssca.{name}" in seen
-    for name in ("cli", "report", "reproduce.figure", "reproduce.verdict", "tune"):
-        assert f"fedssca.{name}" not in seen
+    rooms = {name.split(".")[1] for name in seen}
+    assert not rooms & {"cli", "report", "deploy"}
+    studies = {name for name in seen if name.startswith("fedssca.studies.")}
+    own = "fedssca.studies.reproduce"
+    assert studies == {own, f"{own}.identity", f"{own}.runs"}
+    for name in module.WITHOUT_NUMBERS:
+        assert name not in seen
+        assert find_spec(name) is not None, f"{name} is no module any more"
+
+
+def test_the_fingerprint_of_the_tuned_comparison_covers_its_own_training() -> None:
+    seen = module._imported(training.__name__)
+    assert {"fedssca.run.tune.validation", training.__name__} <= set(seen)
+    assert fingerprint(training.__name__) != fingerprint()

@@ -29,6 +29,7 @@ WITHOUT_NUMBERS = (
     "fedssca.run.curves",
     "fedssca.run.export",
     "fedssca.run.record",
+    "fedssca.run.rows",
     "fedssca.run.show",
 )
 """Imported modules that only download, store, show or export: a change there keeps the cache."""
