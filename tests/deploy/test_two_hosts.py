@@ -36,6 +36,8 @@ rounds = 250
 evaluate_every = 10
 checkpoint_every = 20
 """
+LONGEST = 900.0
+"""Seconds that nothing here takes, however busy the machine is."""
 ADDRESS = {"fedssca-a": "10.213.77.1", "fedssca-b": "10.213.77.2"}
 
 
@@ -104,16 +106,16 @@ def test_walk_through_and_a_killed_server(hosts: tuple[str, str], tmp_path: Path
         for number, file in enumerate(files, 1):
             start(second, "site", f"kits/site-{number}", "--data", str(file))
         submit = start(second, "submit", "run.toml", "--out", "run", "--json")
-        wait_for(lambda: len(rows(tmp_path / "run")) >= 5, 90, submit)
+        wait_for(lambda: len(rows(tmp_path / "run")) >= 5, LONGEST, submit)
         server.send_signal(signal.SIGKILL)
         server.wait()
-        _, said = submit.communicate(timeout=90)
+        _, said = submit.communicate(timeout=LONGEST)
         assert submit.returncode == 2
         assert b"deploy submit --resume run" in said
         assert b"Traceback" not in said
         start(first, "server", "kits/server")
         again = start(second, "submit", "--resume", "run", "--json")
-        out, said = again.communicate(timeout=120)
+        out, said = again.communicate(timeout=LONGEST)
         assert again.returncode == 0, said
         assert json.loads(out)["round"] == 249
     finally:
@@ -122,7 +124,7 @@ def test_walk_through_and_a_killed_server(hosts: tuple[str, str], tmp_path: Path
                 process.send_signal(signal.SIGINT)
         for process in there:
             try:
-                process.wait(15)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
             for stream in (process.stdout, process.stderr):

@@ -38,7 +38,7 @@ def question(config: Config, run: str) -> Question:
 
 
 def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question) -> Census:
-    """One census of all sites, or a UserError that names the first that does not fit."""
+    """Join what all sites told; a UserError names the first site that does not fit."""
     first, columns = facts[0], asked["columns"]
     for name, each in zip(names, facts, strict=True):
         _same(name, "runs fedssca", each["package"], version("fedssca"), "the server runs")
@@ -49,27 +49,24 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question) -> Cens
                     f"{name}: its ids are not those of {names[0]} in the same order; with "
                     "deploy.align = true the common rows are found, or use fedssca psi"
                 )
-            if not each["secure"]:
-                raise UserError(
-                    f"{name}: this kit has no certificates, so what parties exchange could not be "
-                    "encrypted; use a kit from fedssca deploy provision"
-                )
         else:
             _fit_rows(name, each, names[0], first)
-    speakers = [(n, f) for n, f in zip(names, facts, strict=True) if f["labels"] is not None]
-    if not speakers:
+    labelled = [(n, f) for n, f in zip(names, facts, strict=True) if f["labels"] is not None]
+    if not labelled:
         raise UserError("no site has labels: set label in one site.toml")
-    labels = _labels(speakers)
+    labels = _labels(labelled)
     if columns:
         _check_holder(names, facts, asked["holder"])
-        for name, each in speakers:
-            _same(name, "has labels", each["y"][:12], speakers[0][1]["y"][:12], "another has")
-            _same(name, "counts", each.get("test_rows"), speakers[0][1].get("test_rows"), "not as")
-    voices = speakers[:1] if columns else speakers
+        for name, each in labelled:
+            _same(name, "has labels", each["y"][:12], labelled[0][1]["y"][:12], "another has")
+            _same(name, "counts", each.get("test_rows"), labelled[0][1].get("test_rows"), "not as")
+    counting = labelled[:1] if columns else labelled
+    first_name, first_facts = counting[0]
     extra = {
-        name: _union(voices, lambda f, n=name: f["extra"][n]) for name in voices[0][1]["extra"]
+        column: _joined_kinds(first_name, [each["extra"][column] for _, each in counting])
+        for column in first_facts["extra"]
     }
-    kinds, moments, scale = ({}, {}, 1.0) if columns else _encoding(names, facts)
+    kinds, moments, scale = ({}, {}, 1.0) if columns else _encoding(facts)
     features, widths = [], []
     for each in facts if columns else facts[:1]:
         own = feature_names(each["features"], each.get("kinds", {}) if columns else kinds)
@@ -80,7 +77,7 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question) -> Cens
     return Census(
         names=list(names),
         columns=columns,
-        sizes=[speakers[0][1]["rows"]] if columns else [each["rows"] for each in facts],
+        sizes=[labelled[0][1]["rows"]] if columns else [each["rows"] for each in facts],
         widths=widths,
         features=features,
         labels=labels,
@@ -88,15 +85,15 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question) -> Cens
         moments=moments,
         scale=scale,
         extra=extra,
-        counts=_counted([f for _, f in voices], labels, extra),
+        counts=_counted([each for _, each in counting], labels, extra),
         dtype=first["dtype"],
-        test_rows=speakers[0][1].get("test_rows", []),
-        held=speakers[0][1]["held"],
+        test_rows=labelled[0][1].get("test_rows", []),
+        held=labelled[0][1]["held"],
     )
 
 
 def _fit_rows(name: str, each: Facts, other: str, first: Facts) -> None:
-    """Sites that hold rows need the same columns in the same order."""
+    """Check that a site that holds rows has the same columns in the same order as the first."""
     mine, theirs = each["features"], first["features"]
     if len(mine) != len(theirs):
         raise UserError(
@@ -119,12 +116,13 @@ def _fit_rows(name: str, each: Facts, other: str, first: Facts) -> None:
 
 
 def _same(name: str, what: str, mine: Any, theirs: Any, how: str) -> None:
+    """Raise a UserError such as "site-2: it has dtype uint8, site-1 has float32"."""
     if mine != theirs:
         raise UserError(f"{name}: it {what} {mine}, {how} {theirs}; they must be the same")
 
 
 def _check_holder(names: Sequence[str], facts: Sequence[Facts], holder: int) -> None:
-    """Whoever computes the loss needs labels: the holder of the labels, or all parties."""
+    """Check that the parties that compute the loss have labels: the holder, or all of them."""
     has = [each["labels"] is not None for each in facts]
     if holder < 0 and not all(has):
         raise UserError(
@@ -138,15 +136,16 @@ def _check_holder(names: Sequence[str], facts: Sequence[Facts], holder: int) -> 
         )
 
 
-def _labels(speakers: Sequence[tuple[str, Facts]]) -> list[Any]:
-    kinds = {isinstance(label, str) for _, f in speakers for label in f["labels"]}
+def _labels(labelled: Sequence[tuple[str, Facts]]) -> list[Any]:
+    """The values of the label at all sites, sorted."""
+    kinds = {isinstance(label, str) for _, f in labelled for label in f["labels"]}
     if len(kinds) > 1:
-        odd = next(n for n, f in speakers if isinstance(f["labels"][0], str))
+        odd = next(n for n, f in labelled if isinstance(f["labels"][0], str))
         raise UserError(
             f"{odd}: its labels are text, those of others are numbers; write them alike"
         )
-    labels = sorted({label for _, f in speakers for label in f["labels"]})
-    for name, each in speakers:
+    labels = sorted({label for _, f in labelled for label in f["labels"]})
+    for name, each in labelled:
         for label in each["labels"]:
             if not isinstance(label, str) and label != round(label):
                 raise UserError(f"{name}: label {label} is out of range: whole numbers or text")
@@ -155,19 +154,19 @@ def _labels(speakers: Sequence[tuple[str, Facts]]) -> list[Any]:
     return labels
 
 
-def _union(voices: Sequence[tuple[str, Facts]], kinds_of: Any) -> list[str] | None:
-    found = [kinds_of(facts) for _, facts in voices]
+def _joined_kinds(name: str, found: Sequence[list[str] | None]) -> list[str] | None:
+    """The kinds of a constraint's column at all sites; None if it holds numbers."""
     if any((kinds is None) != (found[0] is None) for kinds in found):
         raise UserError(
-            f"{voices[0][0]}: a constraint's column is text here, numbers elsewhere; write it alike"
+            f"{name}: a constraint's column is text here, numbers elsewhere; write it alike"
         )
-    return None if found[0] is None else sorted({k for kinds in found for k in kinds})
+    return None if found[0] is None else sorted({k for kinds in found if kinds for k in kinds})
 
 
 def _encoding(
-    names: Sequence[str], facts: Sequence[Facts]
+    facts: Sequence[Facts],
 ) -> tuple[dict[str, list[str]], dict[str, list[float]], float]:
-    """How all sites with rows encode x: kinds of text, mean and deviation, scale."""
+    """How all sites with rows encode x: the kinds of text, means and deviations, the scale."""
     first = facts[0]
     if first["array"] and first["scale"]:
         return {}, {}, first["scale"]
@@ -177,14 +176,14 @@ def _encoding(
     for column, found in kinds.items():
         if len(found) > MOST_KINDS:
             raise UserError(
-                f"column {column!r} is text with {len(found)} values; at most 50 can be"
+                f"column {column!r} is text with {len(found)} values; at most {MOST_KINDS} can be"
             )
     joined = {c: joined_moments([f["moments"][c] for f in facts]) for c in first["moments"]}
     return kinds, joined, 1.0
 
 
 def _one_scale(names: Sequence[str], facts: Sequence[Facts]) -> float:
-    """Parties with columns encode on their own; a scale of arrays is one for the whole model."""
+    """The scale of x, which parties with columns must have in common."""
     scales = [f["scale"] or (1 / max(1, f["most"]) if "most" in f else 1.0) for f in facts]
     for name, scale in zip(names, scales, strict=True):
         _same(name, "scales x by", scale, scales[0], f"{names[0]} by")
@@ -194,6 +193,7 @@ def _one_scale(names: Sequence[str], facts: Sequence[Facts]) -> float:
 def _counted(
     facts: Sequence[Facts], labels: Sequence[Any], extra: Mapping[str, Sequence[str] | None]
 ) -> list[list[float]]:
+    """Add the counts of all sites, with values replaced by their places among the kinds."""
     total: dict[tuple[float, ...], int] = {}
     tables = [labels, *extra.values()]
     for each in facts:

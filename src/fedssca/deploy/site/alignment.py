@@ -27,16 +27,22 @@ class SiteAlignment:
     """The tables of one site, and its part in finding the common rows."""
 
     def __init__(self, name: str, source: SiteFile, secure: bool) -> None:
-        self._name, self._source, self._secure = name, source, secure
+        """`secure` says whether the engine encrypts what goes to peers; nothing is sent if not."""
+        if not secure:
+            raise UserError(
+                "this kit has no certificates, so what parties exchange could not be encrypted; "
+                "use a kit from fedssca deploy provision"
+            )
+        self._name, self._source = name, source
         self._tables: dict[str, RawTable] = {}
         self._parts: dict[str, list[str]] = {}
-        self._member: PsiParty | None = None
+        self._psi: PsiParty | None = None
         self._session = ""
         self._names: list[str] = []
         self._kept: dict[str, np.ndarray] = {}
         self._digest = np.zeros(0, np.uint8)
         self._inbox: dict[tuple[str, str, int], np.ndarray] = {}
-        self._mail = threading.Lock()
+        self._inbox_lock = threading.Lock()
 
     def table(self, which: str) -> RawTable:
         """The "rows" with their test rows, or the "new" rows, as aligned so far."""
@@ -45,30 +51,30 @@ class SiteAlignment:
         test = self._tables.get("test") if which == "rows" else None
         return self._tables[which]._replace(test=test)
 
-    def receive(self, sender: str, letter: Letter) -> None:
+    def receive(self, sender: str, envelope: Letter) -> None:
         """Keep a peer's envelope until it is needed; those of another session are never read."""
-        said, body = read_note(letter), letter.arrays.get("body")
+        said, body = read_note(envelope), envelope.arrays.get("body")
         if body is None or not isinstance(said, dict) or not isinstance(said.get("session"), str):
             raise WireError(f"the envelope of {sender} is not complete")
-        with self._mail:
-            self._inbox[said["session"], sender, letter.round] = body
+        with self._inbox_lock:
+            self._inbox[said["session"], sender, envelope.round] = body
 
-    def answer(self, letter: Letter, post: Post) -> dict[str, np.ndarray]:
+    def answer(self, envelope: Letter, post: Post) -> dict[str, np.ndarray]:
         """Answer the server."""
-        told = read_note(letter)
-        if letter.kind == "ids":
+        told = read_note(envelope)
+        if envelope.kind == "ids":
             return note(self._read(told))
-        if letter.kind == "align/open":
-            return self._open(letter, told, post)
+        if envelope.kind == "align/open":
+            return self._open(envelope, told, post)
         if told["session"] != self._session:
-            raise WireError(f"{letter.kind} is of another alignment")
-        if letter.kind == "align/turn":
-            return self._turn(letter, told, post)
-        if letter.kind == "align/keep":
-            return self._keep(letter, told, post)
-        if letter.kind == "align/agree":
+            raise WireError(f"{envelope.kind} is of another alignment")
+        if envelope.kind == "align/turn":
+            return self._turn(envelope, told, post)
+        if envelope.kind == "align/keep":
+            return self._keep(envelope, told, post)
+        if envelope.kind == "align/agree":
             return self._agree()
-        raise WireError(f"there is no phase {letter.kind!r}")
+        raise WireError(f"there is no phase {envelope.kind!r}")
 
     def _read(self, told: dict[str, Any]) -> dict[str, Any]:
         """Read the tables and describe their ids, each in its canonical spelling."""
@@ -98,48 +104,43 @@ class SiteAlignment:
             "form": form_of([name for ids in self._parts.values() for name in ids]),
         }
 
-    def _open(self, letter: Letter, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
-        if not self._secure:
-            raise UserError(
-                "this kit has no certificates, so what parties exchange could not be encrypted; "
-                "use a kit from fedssca deploy provision"
-            )
+    def _open(self, envelope: Letter, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
         names = told["names"]
         if self._name not in names or len(set(names)) != len(names) or len(names) < 2:
             raise WireError(f"{self._name} is to align with others, each once and itself included")
         self._session, self._names, self._kept = told["session"], names, {}
-        with self._mail:
+        with self._inbox_lock:
             self._inbox = {
                 key: body for key, body in self._inbox.items() if key[0] == self._session
             }
-        self._member = PsiParty(tagged_ids(self._parts))
-        self._send([self._peer(1)], letter, self._member.encrypt_own(), told, post)
+        self._psi = PsiParty(tagged_ids(self._parts))
+        self._send([self._peer(1)], envelope, self._psi.encrypt_own(), told, post)
         return {}
 
-    def _opened(self) -> PsiParty:
-        if self._member is None:
+    def _opened_psi(self) -> PsiParty:
+        if self._psi is None:
             raise WireError("align/open comes first")
-        return self._member
+        return self._psi
 
-    def _turn(self, letter: Letter, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
-        hop = letter.round
+    def _turn(self, envelope: Letter, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
+        hop = envelope.round
         if not 0 < hop < len(self._names):
             raise WireError(f"there is no hop {hop} among {len(self._names)} parties")
-        points = self._opened().encrypt(self._take(self._peer(-1), hop - 1))
+        points = self._opened_psi().encrypt(self._take(self._peer(-1), hop - 1))
         if hop == len(self._names) - 1:
             return {"points": points}
-        self._send([self._peer(1)], letter, points, told, post)
+        self._send([self._peer(1)], envelope, points, told, post)
         return {}
 
-    def _keep(self, letter: Letter, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
-        places = letter.arrays.get("places", np.zeros(0))
-        member = self._opened()
-        rows = member.rows_at(places)
+    def _keep(self, envelope: Letter, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
+        places = envelope.arrays.get("places", np.zeros(0))
+        psi = self._opened_psi()
+        rows = psi.rows_at(places)
         self._kept = rows_by_part(self._parts, rows)
-        common = [member.ids[row] for row in rows.tolist()]
+        common = [psi.ids[row] for row in rows.tolist()]
         self._digest = np.frombuffer(digest(self._session, common, None).encode(), np.uint8)
         others = [name for name in self._names if name != self._name]
-        self._send(others, letter._replace(round=len(self._names)), self._digest, told, post)
+        self._send(others, envelope._replace(round=len(self._names)), self._digest, told, post)
         return {}
 
     def _agree(self) -> dict[str, np.ndarray]:
@@ -155,7 +156,7 @@ class SiteAlignment:
             self._tables[part] = picked(self._tables[part], rows)
             self._write_order(part, rows)
         self._session = ""  # the secret number of an alignment is used once
-        self._member = None
+        self._psi = None
         return {}
 
     def _peer(self, step: int) -> str:
@@ -164,17 +165,17 @@ class SiteAlignment:
     def _send(
         self,
         peers: Sequence[str],
-        letter: Letter,
+        envelope: Letter,
         body: np.ndarray,
         told: dict[str, Any],
         post: Post,
     ) -> None:
         arrays = note({"session": self._session}) | {"body": body}
-        data = encode(letter._replace(kind=PEER, arrays=arrays))
+        data = encode(envelope._replace(kind=PEER, arrays=arrays))
         post(dict.fromkeys(peers, data), 0.8 * told["seconds"])
 
     def _take(self, sender: str, hop: int) -> np.ndarray:
-        with self._mail:
+        with self._inbox_lock:
             body = self._inbox.pop((self._session, sender, hop), None)
         if body is None:
             raise WireError(f"nothing came from {sender} in step {hop} of this alignment")

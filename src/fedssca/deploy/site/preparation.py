@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from fedssca.data import Columns
 from fedssca.deploy.census import Census, blank, fingerprint
 from fedssca.deploy.engine import Post
 from fedssca.deploy.site.alignment import SiteAlignment
@@ -101,7 +100,7 @@ class SitePreparation:
     def _facts(self, run: bytes, asked: dict[str, Any]) -> dict[str, Any]:
         self.run, self.prepared, self._encoded, self._sum_client = run, None, None, None
         self._rows = SiteRows(self._raw_table(asked), asked)
-        return self._rows.facts(self._secure)
+        return self._rows.facts()
 
     def _raw_table(self, asked: dict[str, Any]) -> RawTable:
         """All rows of this site or, where sites hold columns, those that all sites have."""
@@ -128,8 +127,6 @@ class SitePreparation:
             job = plan(config, *blank(census, config))
             if self._encoded is None:
                 self._encoded = self._rows.columns(census)
-            if isinstance(job.clients, Columns) and not self._secure:
-                raise UserError("without certificates parties with columns do not run")
             number = census.names.index(self._name)
             if self._sum_client is None and not census.columns:  # one for all stages of a run
                 identity = self._identity(census.names) if hides_sums(config) else None

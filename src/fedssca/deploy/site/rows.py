@@ -42,12 +42,11 @@ class SiteRows:
                 f"no label column: set label in site.toml to one of {', '.join(table.features)}"
             )
 
-    def facts(self, secure: bool) -> Facts:
+    def facts(self) -> Facts:
         """What this site tells the server of its data."""
         table, asked, train = self._table, self._asked, self._train
         said: Facts = {
             "package": version("fedssca"),
-            "secure": secure,
             "rows": table.rows if train is None else int(train.sum()),
             "all_rows": table.rows,
             "held": table.test.rows if table.test else 0 if train is None else int((~train).sum()),
