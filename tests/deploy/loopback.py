@@ -17,7 +17,7 @@ from fedssca.run.config import Config
 
 RUN = bytes(range(16))
 Tamper = Callable[[str, bytes, bytes], Any]
-"""(site, letter, its answer) -> the answer that arrives; None: none does."""
+"""(site, envelope, its answer) -> the answer that arrives; None: none does."""
 
 
 class Loopback:
@@ -25,16 +25,16 @@ class Loopback:
 
     def __init__(self, parties: Mapping[str, Party], tamper: Tamper | None = None) -> None:
         self.parties, self._tamper = parties, tamper
-        self.peer_letters: list[bytes] = []
+        self.peer_envelopes: list[bytes] = []
         self.answers: list[bytes] = []
-        self.letters: list[bytes] = []
+        self.envelopes: list[bytes] = []
 
-    def ask(self, letters: Mapping[str, bytes], timeout: float) -> Mapping[str, Answer]:
+    def ask(self, envelopes: Mapping[str, bytes], timeout: float) -> Mapping[str, Answer]:
         del timeout
         answers = {}
-        for site, data in letters.items():
+        for site, data in envelopes.items():
             begun = time.perf_counter()
-            self.letters.append(data)
+            self.envelopes.append(data)
             back: Any = self.parties[site].handle(data, self._poster(site))
             if self._tamper:
                 back = self._tamper(site, data, back)
@@ -45,10 +45,10 @@ class Loopback:
         return answers
 
     def _poster(self, sender: str) -> Post:
-        def post(letters: Mapping[str, bytes], timeout: float) -> None:
+        def post(envelopes: Mapping[str, bytes], timeout: float) -> None:
             del timeout
-            for peer, data in letters.items():
-                self.peer_letters.append(data)
+            for peer, data in envelopes.items():
+                self.peer_envelopes.append(data)
                 self.parties[peer].receive(sender, data)
 
         return post
@@ -76,5 +76,5 @@ def deployed(
     files = write_site_files(config, sites, folder / "data")
     link = Loopback(parties(files, secure), tamper)
     order = RunOrder(config, site_names(sites), run, resume)
-    conductor = RunServer(order, link, folder / "run")
-    return conductor.run(), conductor, link
+    server = RunServer(order, link, folder / "run")
+    return server.run(), server, link

@@ -56,7 +56,9 @@ def in_order(count: int, sites: int = 3) -> list[list[int]]:
     return [sorted(range(count), key=lambda i: f"p{i}")] * sites
 
 
-def conductor(files: list[Path], out: Path, tamper: Tamper | None = None, **link: Any) -> RunServer:
+def run_server(
+    files: list[Path], out: Path, tamper: Tamper | None = None, **link: Any
+) -> RunServer:
     carrier = link.get("kind", Loopback)(parties(files), tamper)
     return RunServer(RunOrder(CONFIG, site_names(len(files)), RUN), carrier, out)
 
@@ -65,7 +67,7 @@ def test_scattered_rows_train_as_rows_in_order(tmp_path: Path) -> None:
     made = {}
     for name, arrange in (("loose", scattered), ("tidy", in_order)):
         files = site_files(tmp_path / name, arrange(ROWS), arrange(6))
-        run = conductor(files, tmp_path / f"run-{name}")
+        run = run_server(files, tmp_path / f"run-{name}")
         run.run()
         made[name] = np.load(tmp_path / f"run-{name}" / "model.npz")["w"], run.predict()["scores"]
     assert made["loose"][0].tobytes() == made["tidy"][0].tobytes()
@@ -94,13 +96,13 @@ def test_test_rows_are_aligned_apart(tmp_path: Path) -> None:
         np.savez(tmp_path / f"{number}.npz", **arrays)
         files.append(tmp_path / f"{number}.toml")
         files[-1].write_text(f'path = "{number}.npz"\n')
-    conductor(files, tmp_path / "run").run()
+    run_server(files, tmp_path / "run").run()
     census = json.loads((tmp_path / "run" / "census.json").read_text())
     assert (census["sizes"], census["held"], census["left_out"]) == ([10], 2, [3, 3])
     lone = dict(np.load(tmp_path / "1.npz"))
     np.savez(tmp_path / "1.npz", **{n: v for n, v in lone.items() if "test" not in n})
     with pytest.raises(UserError, match="site-2: it brings its rows, site-1 brings its rows and"):
-        conductor(files, tmp_path / "again").run()
+        run_server(files, tmp_path / "again").run()
 
 
 def test_what_cannot_be_aligned_is_one_line(tmp_path: Path) -> None:
@@ -111,7 +113,7 @@ def test_what_cannot_be_aligned_is_one_line(tmp_path: Path) -> None:
     def said(lines: list[str]) -> str:
         file.write_text("\n".join(lines) + "\n")
         with pytest.raises(UserError) as error:
-            conductor(files, tmp_path / "run").run()
+            run_server(files, tmp_path / "run").run()
         return str(error.value)
 
     assert said([*good, good[3]]).startswith("site-2: its rows: the id of row 3 comes again in row")
@@ -133,13 +135,13 @@ def test_nothing_that_travels_names_a_row(tmp_path: Path) -> None:
         csv.write_text(csv.read_text().replace("\np", "\npatient-"))
     link = Loopback(parties(files))
     RunServer(RunOrder(CONFIG, site_names(3), RUN), link, tmp_path / "run").run()
-    assert link.peer_letters
-    assert not [data for data in (*link.answers, *link.peer_letters) if b"patient" in data]
+    assert link.peer_envelopes
+    assert not [data for data in (*link.answers, *link.peer_envelopes) if b"patient" in data]
 
 
 def tampering(kind: str, **arrays: Any) -> Tamper:
-    def tamper(site: str, letter: bytes, answer: bytes) -> bytes:
-        del letter
+    def tamper(site: str, envelope: bytes, answer: bytes) -> bytes:
+        del envelope
         got = decode(answer)
         if site != "site-2" or got.kind != kind or not got.arrays:
             return answer
@@ -161,39 +163,39 @@ def tampering(kind: str, **arrays: Any) -> Tamper:
 def test_a_station_that_sends_nonsense_is_named(change: Any, said: str, tmp_path: Path) -> None:
     files = site_files(tmp_path / "s", scattered(ROWS), in_order(1))
     with pytest.raises(UserError, match=f"site-2: what it sent cannot be aligned: .*{said}"):
-        conductor(files, tmp_path / "run", tampering("align/turn", points=change)).run()
+        run_server(files, tmp_path / "run", tampering("align/turn", points=change)).run()
 
 
 class Liar(Loopback):
     """A server that tells site-2 other places than it should."""
 
-    def ask(self, letters: Mapping[str, bytes], timeout: float) -> Mapping[str, Answer]:
-        told = dict(letters)
-        letter = decode(told["site-2"])
-        if letter.kind == "align/keep":
-            places = np.roll(letter.arrays["places"], 1)
+    def ask(self, envelopes: Mapping[str, bytes], timeout: float) -> Mapping[str, Answer]:
+        told = dict(envelopes)
+        envelope = decode(told["site-2"])
+        if envelope.kind == "align/keep":
+            places = np.roll(envelope.arrays["places"], 1)
             places[0] = (set(range(47)) - set(places.tolist())).pop()
-            told["site-2"] = encode(letter._replace(arrays=letter.arrays | {"places": places}))
+            told["site-2"] = encode(envelope._replace(arrays=envelope.arrays | {"places": places}))
         return super().ask(told, timeout)
 
 
 def test_sites_do_not_trust_the_server_with_the_rows(tmp_path: Path) -> None:
     files = site_files(tmp_path / "s", scattered(ROWS), in_order(1))
     with pytest.raises(UserError, match="site-1: site-2 found other common rows"):
-        conductor(files, tmp_path / "run", kind=Liar).run()
+        run_server(files, tmp_path / "run", kind=Liar).run()
 
 
 class Replaying(Loopback):
-    """Peers' letters of the alignment before arrive in place of this one's."""
+    """Peers' envelopes of the alignment before arrive in place of this one's."""
 
     old: Mapping[tuple[str, int], bytes]
 
     def _poster(self, sender: str) -> Any:
         deliver = super()._poster(sender)
 
-        def post(letters: Mapping[str, bytes], timeout: float) -> None:
-            hop = decode(next(iter(letters.values()))).round
-            deliver(dict.fromkeys(letters, self.old[sender, hop]), timeout)
+        def post(envelopes: Mapping[str, bytes], timeout: float) -> None:
+            hop = decode(next(iter(envelopes.values()))).round
+            deliver(dict.fromkeys(envelopes, self.old[sender, hop]), timeout)
 
         return post
 
@@ -208,16 +210,16 @@ class Noting(Loopback):
     def _poster(self, sender: str) -> Any:
         deliver = super()._poster(sender)
 
-        def post(letters: Mapping[str, bytes], timeout: float) -> None:
-            for data in letters.values():
+        def post(envelopes: Mapping[str, bytes], timeout: float) -> None:
+            for data in envelopes.values():
                 if decode(data).kind == "align":
                     self.sent[sender, decode(data).round] = data
-            deliver(letters, timeout)
+            deliver(envelopes, timeout)
 
         return post
 
 
-def test_letters_of_another_alignment_do_not_count(tmp_path: Path) -> None:
+def test_envelopes_of_another_alignment_do_not_count(tmp_path: Path) -> None:
     files = site_files(tmp_path / "s", scattered(ROWS), in_order(1))
     first = Noting(parties(files))
     RunServer(RunOrder(CONFIG, site_names(3), RUN), first, tmp_path / "run").run()
@@ -230,12 +232,12 @@ def test_letters_of_another_alignment_do_not_count(tmp_path: Path) -> None:
 def test_a_site_away_is_named(tmp_path: Path) -> None:
     files = site_files(tmp_path / "s", scattered(ROWS), in_order(1))
 
-    def silent(site: str, letter: bytes, answer: bytes) -> bytes | None:
-        away = site == "site-3" and decode(letter).kind == "align/turn"
+    def silent(site: str, envelope: bytes, answer: bytes) -> bytes | None:
+        away = site == "site-3" and decode(envelope).kind == "align/turn"
         return None if away else answer
 
     with pytest.raises(SitesMissing, match="no answer from site-3"):
-        conductor(files, tmp_path / "run", silent).run()
+        run_server(files, tmp_path / "run", silent).run()
 
 
 def test_without_certificates_nothing_is_sent(tmp_path: Path) -> None:
@@ -243,4 +245,4 @@ def test_without_certificates_nothing_is_sent(tmp_path: Path) -> None:
     link = Loopback(parties(files, secure=False))
     with pytest.raises(UserError, match="site-1: this kit has no certificates"):
         RunServer(RunOrder(CONFIG, site_names(3), RUN), link, tmp_path / "run").run()
-    assert not link.peer_letters
+    assert not link.peer_envelopes

@@ -1,4 +1,4 @@
-"""A deployed run gives what the simulator gives: the same rounds behind letters."""
+"""A deployed run gives what the simulator gives: the same rounds behind envelopes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from fedssca.deploy.local import site_names, write_site_files
 from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.deploy.server.sites import SitesMissing
 from fedssca.errors import UserError
-from fedssca.rounds.codec import Letter, decode, encode
+from fedssca.rounds.codec import Envelope, decode, encode
 from fedssca.run.config import parse
 from tests.deploy.loopback import RUN, Loopback, deployed, parties
 
@@ -39,11 +39,11 @@ def changed(answer: bytes, **changes: Any) -> bytes:
 
 
 def not_finite(answer: bytes) -> bytes:
-    letter = decode(answer)
-    name = next(name for name, array in letter.arrays.items() if array.size)
-    bad = np.array(letter.arrays[name])
+    envelope = decode(answer)
+    name = next(name for name, array in envelope.arrays.items() if array.size)
+    bad = np.array(envelope.arrays[name])
     bad.flat[0] = np.nan
-    return changed(answer, arrays={**letter.arrays, name: bad})
+    return changed(answer, arrays={**envelope.arrays, name: bad})
 
 
 def wrong_shape(answer: bytes) -> bytes:
@@ -65,13 +65,13 @@ def test_nonsense_is_named_and_not_added(lie: str, tmp_path: Path) -> None:
     change, why = LIES[lie]
 
     def tamper(site: str, asked: bytes, answer: bytes) -> Any:
-        letter = decode(asked)
-        bad = site == "site-2" and letter.kind == "train/reply" and letter.round == 3
+        envelope = decode(asked)
+        bad = site == "site-2" and envelope.kind == "train/reply" and envelope.round == 3
         return change(answer) if bad else answer
 
-    result, conductor, _ = deployed(parse(BASE), 3, tmp_path, tamper=tamper)
+    result, server, _ = deployed(parse(BASE), 3, tmp_path, tamper=tamper)
     assert result["round"] == 7
-    (event,) = conductor.status()["events"]
+    (event,) = server.status()["events"]
     assert (event["round"], event["site"]) == (3, "site-2")
     assert "answer not used" in event["event"]
     assert why in event["event"]
@@ -91,8 +91,8 @@ def test_weights_of_those_who_answer_add_up_to_one(tmp_path: Path) -> None:
         silent = site == "site-3" and decode(asked).kind not in ("facts", "prepare")
         return None if silent else answer
 
-    three, conductor, _ = deployed(config, 3, tmp_path / "three", tamper=tamper)
-    assert conductor.sites.live == [0, 1]
+    three, server, _ = deployed(config, 3, tmp_path / "three", tamper=tamper)
+    assert server.sites.live == [0, 1]
     two, _, _ = deployed(parse(BASE, [settings[0], "data.sizes=[400, 400]"]), 2, tmp_path / "two")
     assert three["objective"] == pytest.approx(two["objective"], rel=1e-5)
     assert three["train_accuracy"] == pytest.approx(two["train_accuracy"], abs=1e-6)
@@ -103,10 +103,10 @@ def test_a_site_that_keeps_lying_is_dropped(tmp_path: Path) -> None:
         bad = site == "site-1" and decode(asked).kind == "train/reply"
         return not_finite(answer) if bad else answer
 
-    result, conductor, _ = deployed(parse(BASE), 3, tmp_path, tamper=tamper)
+    result, server, _ = deployed(parse(BASE), 3, tmp_path, tamper=tamper)
     assert result["round"] == 7
-    assert conductor.status()["live"] == ["site-2", "site-3"]
-    assert "3 broken answers in a row" in conductor.status()["events"][-1]["event"]
+    assert server.status()["live"] == ["site-2", "site-3"]
+    assert "3 broken answers in a row" in server.status()["events"][-1]["event"]
 
 
 def test_too_few_sites_end_the_run_and_it_resumes_to_the_same_bits(tmp_path: Path) -> None:
@@ -152,11 +152,11 @@ def test_parties_with_columns_wait_for_each_other(tmp_path: Path) -> None:
     assert away.value.sites == ["site-2"]
 
 
-def test_a_missing_peer_letter_is_noticed(tmp_path: Path) -> None:
+def test_a_missing_peer_envelope_is_noticed(tmp_path: Path) -> None:
     config = parse(BASE, ["data.split=feature"])
     files = write_site_files(config, 2, tmp_path / "data")
     link = Loopback(parties(files))
-    link._poster = lambda sender: lambda letters, timeout: None  # type: ignore[method-assign]
+    link._poster = lambda sender: lambda envelopes, timeout: None  # type: ignore[method-assign]
     with pytest.raises(UserError, match="no h from"):
         RunServer(RunOrder(config, site_names(2), RUN), link, tmp_path / "run").run()
 
@@ -167,20 +167,20 @@ def test_no_certificates_no_columns(tmp_path: Path) -> None:
 
 
 def test_h_goes_to_peers_only(tmp_path: Path) -> None:
-    """What peers send each other is in no letter to the server."""
+    """What peers send each other is in no envelope to the server."""
     _, _, link = deployed(parse(BASE, ["data.split=feature"]), 2, tmp_path)
-    hs = [decode(data).arrays["h"][0].tobytes() for data in link.peer_letters]
+    hs = [decode(data).arrays["h"][0].tobytes() for data in link.peer_envelopes]
     assert len(hs) > 14
     assert not any(h in answer for h in hs for answer in link.answers)
 
 
 def test_two_runs_do_not_mix(tmp_path: Path) -> None:
-    """A letter of one run at a site of another is refused."""
+    """An envelope of one run at a site of another is refused."""
     config = parse(BASE)
     files = write_site_files(config, 2, tmp_path / "data")
     link = Loopback(parties(files))
     RunServer(RunOrder(config, site_names(2), RUN), link, tmp_path / "run").run()
-    stray = encode(Letter("train/reply", bytes(16), 1, {}))
+    stray = encode(Envelope("train/reply", bytes(16), 1, {}))
     (answer,) = link.ask({"site-1": stray}, 1.0).values()
     assert decode(answer.data).kind == "error"
     assert b"another run" in decode(answer.data).arrays["note"].tobytes()

@@ -39,32 +39,32 @@ ROUND = ("train/share", "measure/share", "slope/share")
 
 
 def test_no_h_leaves_a_party_in_the_clear(tmp_path: Path) -> None:
-    """All letters are looked at: none between peers, and shares are whole numbers, never h."""
+    """All envelopes are looked at: none between peers, and shares are whole numbers, never h."""
     _, _, link = deployed(parse(CONFIG), 3, tmp_path)
-    assert not link.peer_letters
-    letters = [decode(data) for data in link.answers]
-    shares = [letter for letter in letters if letter.kind in ROUND]
-    assert {letter.kind for letter in shares} == set(ROUND)
-    for letter in shares:
-        assert set(letter.arrays) <= {H, "['seals']"}
-        assert letter.arrays[H].dtype == np.uint64
+    assert not link.peer_envelopes
+    envelopes = [decode(data) for data in link.answers]
+    shares = [envelope for envelope in envelopes if envelope.kind in ROUND]
+    assert {envelope.kind for envelope in shares} == set(ROUND)
+    for envelope in shares:
+        assert set(envelope.arrays) <= {H, "['seals']"}
+        assert envelope.arrays[H].dtype == np.uint64
         # 2^40 h would keep to the ends of the circle: masked, the middle is as full as the rest.
-        middle = np.abs(letter.arrays[H].astype(float) - 2.0**63) < 2.0**62
+        middle = np.abs(envelope.arrays[H].astype(float) - 2.0**63) < 2.0**62
         assert 0.3 < middle.mean() < 0.7
 
 
 def test_a_round_asked_again_is_under_new_masks(tmp_path: Path) -> None:
     """Else the difference of two answers would show what the masks hide."""
     _, _, link = deployed(parse(CONFIG), 3, tmp_path)
-    (data,) = [d for d in link.letters if decode(d).kind == "train/share" and decode(d).round == 2][
-        :1
-    ]
+    (data,) = [
+        d for d in link.envelopes if decode(d).kind == "train/share" and decode(d).round == 2
+    ][:1]
     party = link.parties["site-1"]
     one, two = (decode(party.handle(data, lambda *_: None)).arrays[H] for _ in range(2))
     assert not np.any(one == two)
 
 
-def swapped(site: str, letter: bytes, back: bytes) -> bytes:
+def swapped(site: str, envelope: bytes, back: bytes) -> bytes:
     """A server that puts its own key in the place of site-2's."""
     got = decode(back)
     if site != "site-2" or got.kind != "offer":
@@ -78,7 +78,7 @@ def test_the_server_cannot_put_itself_between_parties(tmp_path: Path) -> None:
 
 
 def test_a_changed_share_spoils_no_model(tmp_path: Path) -> None:
-    def changed(site: str, letter: bytes, back: bytes) -> bytes:
+    def changed(site: str, envelope: bytes, back: bytes) -> bytes:
         got = decode(back)
         if site != "site-3" or got.kind != "train/share" or got.round != 2:
             return back

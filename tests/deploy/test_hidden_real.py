@@ -66,9 +66,9 @@ def test_the_sum_is_right_when_sites_are_killed_in_it(tmp_path: Path) -> None:
     gone = {"site-4": 5, "site-3": 11}  # what site-3 masked in round 10 is in that sum
 
     def tamper(site: str, asked: bytes, answer: bytes) -> Any:
-        letter = decode(asked)
-        trained = letter.kind == "train/reply" and letter.round >= gone.get(site, 99)
-        late = letter.kind == "measure/reply" and letter.round > 1 and site in gone
+        envelope = decode(asked)
+        trained = envelope.kind == "train/reply" and envelope.round >= gone.get(site, 99)
+        late = envelope.kind == "measure/reply" and envelope.round > 1 and site in gone
         return None if trained or late else answer
 
     deployed(parse(CONFIG), 5, tmp_path / "plain", tamper=tamper)

@@ -58,12 +58,12 @@ def close(left: Path, right: Path, within: float = 1e-5) -> None:
 
 
 def silent(site: str, kind: str, round_: int) -> Any:
-    """From this letter on the site is gone."""
+    """From this envelope on the site is gone."""
     gone: list[bool] = []
 
     def tamper(name: str, asked: bytes, answer: bytes) -> Any:
-        letter = decode(asked)
-        if name == site and letter.kind == kind and letter.round >= round_:
+        envelope = decode(asked)
+        if name == site and envelope.kind == kind and envelope.round >= round_:
             gone.append(True)
         return None if gone and name == site else answer
 
@@ -71,7 +71,7 @@ def silent(site: str, kind: str, round_: int) -> Any:
 
 
 def kinds(link: Loopback) -> set[str]:
-    return {decode(data).kind for data in link.letters}
+    return {decode(data).kind for data in link.envelopes}
 
 
 @pytest.fixture(scope="module")
@@ -86,26 +86,26 @@ def test_hidden_sums_train_and_judge_as_plain_ones(
 ) -> None:
     if "homomorphic" in hidden:
         pytest.importorskip("tenseal")
-    result, conductor, link = deployed(parse(BASE, [hidden]), 3, tmp_path)
+    result, server, link = deployed(parse(BASE, [hidden]), 3, tmp_path)
     close(plain[0], tmp_path)
     for name in ("objective", "train_accuracy", "test_accuracy", "kkt_residual"):
         assert result[name] == pytest.approx(plain[1][name], rel=1e-4, abs=1e-5)
-    assert not conductor.status()["events"]
+    assert not server.status()["events"]
     stages = {"probe/reply", "train/reply", "measure/reply", "slope/reply"}
     assert stages <= kinds(link)
     for data in link.answers:  # of every stage, what a site said is noise or ciphertext
-        letter = decode(data)
-        if letter.kind in stages:
-            assert all(name.startswith("sum:") for name in letter.arrays)
-            assert {a.dtype.name for a in letter.arrays.values()} <= {"uint64", "uint8", "int32"}
+        envelope = decode(data)
+        if envelope.kind in stages:
+            assert all(name.startswith("sum:") for name in envelope.arrays)
+            assert {a.dtype.name for a in envelope.arrays.values()} <= {"uint64", "uint8", "int32"}
 
 
 @pytest.mark.parametrize("kind", ["train/reply", "sum/unmask"])
 def test_a_site_that_vanishes_leaves_a_right_sum(kind: str, tmp_path: Path) -> None:
     """The same model as with plain sums from which the site is missing as often."""
     tamper = silent("site-2", kind, 3)
-    _, conductor, _ = deployed(parse(SHORT, HIDDEN), 4, tmp_path / "a", tamper=tamper)
-    assert conductor.status()["live"] == ["site-1", "site-3", "site-4"]
+    _, server, _ = deployed(parse(SHORT, HIDDEN), 4, tmp_path / "a", tamper=tamper)
+    assert server.status()["live"] == ["site-1", "site-3", "site-4"]
     missing = 3 if kind == "train/reply" else 4  # masked and sent: still in the sum of round 3
     deployed(parse(SHORT), 4, tmp_path / "b", tamper=silent("site-2", "train/reply", missing))
     close(tmp_path / "a", tmp_path / "b")
@@ -113,8 +113,8 @@ def test_a_site_that_vanishes_leaves_a_right_sum(kind: str, tmp_path: Path) -> N
 
 def test_below_the_threshold_the_run_waits_for_sites(tmp_path: Path) -> None:
     def tamper(site: str, asked: bytes, answer: bytes) -> Any:
-        letter = decode(asked)
-        return None if site in ("site-3", "site-4") and letter.kind == "train/reply" else answer
+        envelope = decode(asked)
+        return None if site in ("site-3", "site-4") and envelope.kind == "train/reply" else answer
 
     config = parse(SHORT, [*HIDDEN, "deploy.min_sites=2"])
     with pytest.raises(SitesMissing, match="2 of 4 parties answer and 3 are needed") as away:
@@ -126,8 +126,8 @@ def test_half_an_answer_is_not_added(tmp_path: Path) -> None:
     """A site that answers nonsense to a sum counts as silent; new keys after it."""
 
     def tamper(site: str, asked: bytes, answer: bytes) -> Any:
-        letter = decode(asked)
-        if site == "site-1" and letter.kind == "train/reply" and letter.round == 2:
+        envelope = decode(asked)
+        if site == "site-1" and envelope.kind == "train/reply" and envelope.round == 2:
             said = decode(answer)
             cut = {n: a for n, a in said.arrays.items() if n != "sum:boxes"}
             return encode(said._replace(arrays=cut))
@@ -135,7 +135,7 @@ def test_half_an_answer_is_not_added(tmp_path: Path) -> None:
 
     result, _, link = deployed(parse(SHORT, HIDDEN), 4, tmp_path, tamper=tamper)
     assert result["round"] == 5
-    assert sum(decode(data).kind == "sum/keys" for data in link.letters) == 2 * 4
+    assert sum(decode(data).kind == "sum/keys" for data in link.envelopes) == 2 * 4
     lines = (tmp_path / "run/sites.jsonl").read_text().splitlines()
     shares = [json.loads(line)["share"] for line in lines]
     assert [share < 1 for share in shares] == [False, True, False, False, False]

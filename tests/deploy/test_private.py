@@ -54,16 +54,16 @@ def test_sites_draw_their_own_noise_and_resuming_is_counted(tmp_path: Path) -> N
     config = parse(BASE)
     sent: dict[tuple[str, int], list[np.ndarray]] = {}
 
-    def look(site: str, letter: bytes, answer: bytes) -> bytes:
-        asked = decode(letter)
+    def look(site: str, envelope: bytes, answer: bytes) -> bytes:
+        asked = decode(envelope)
         if asked.kind in ("probe/reply", "train/reply"):
             for name, leaf in decode(answer).arrays.items():
                 sent.setdefault((f"{asked.kind} {site} {name}", asked.round), []).append(leaf)
         return answer
 
-    def cut(site: str, letter: bytes, answer: bytes) -> bytes | None:
-        gone = decode(letter).kind == "train/reply" and decode(letter).round == 4
-        return None if gone else look(site, letter, answer)
+    def cut(site: str, envelope: bytes, answer: bytes) -> bytes | None:
+        gone = decode(envelope).kind == "train/reply" and decode(envelope).round == 4
+        return None if gone else look(site, envelope, answer)
 
     with pytest.raises(SitesMissing, match="site-1, site-2 away"):
         deployed(config, 2, tmp_path, tamper=cut)

@@ -72,8 +72,8 @@ def by_columns(folder: Path, columns: dict[str, list[str]]) -> list[Path]:
 
 def run(config: Config, files: list[Path], out: Path) -> tuple[dict[str, object], RunServer]:
     order = RunOrder(config, site_names(len(files)), RUN)
-    conductor = RunServer(order, Loopback(parties(files)), out)
-    return conductor.run(), conductor
+    server = RunServer(order, Loopback(parties(files)), out)
+    return server.run(), server
 
 
 def test_sites_with_tables_encode_alike(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_sites_with_tables_encode_alike(tmp_path: Path) -> None:
 def test_joint_prediction_agrees_with_the_whole_model(tmp_path: Path) -> None:
     columns = table()
     files = by_columns(tmp_path, columns)
-    _, conductor = run(parse(BASE, [*COLUMNS, "data.label_holder=0"]), files, tmp_path / "run")
-    answer = conductor.predict()
+    _, server = run(parse(BASE, [*COLUMNS, "data.label_holder=0"]), files, tmp_path / "run")
+    answer = server.predict()
     w = np.load(tmp_path / "run" / "model.npz")["w"]
     kept = np.isin(np.arange(60), held_out(columns["y"]), invert=True)
     numbers = [np.array(columns[name], float) for name in ("age", "size")]

@@ -1,9 +1,10 @@
-"""One `bytes` a message: a versioned codec of named arrays. No pickle, nothing is executed.
+"""A versioned codec: one envelope of named arrays is one `bytes`. Nothing in it is executed.
 
     "FSSC"  version  kind  run  round  count  (name  dtype  shape  length  data) * count
 
-All numbers are little-endian. A reader checks every length against what is there before it uses
-it, and takes plain numbers only, so bytes from a stranger end in a `WireError` or in arrays.
+All numbers are little-endian. A reader checks every length against the bytes that are there before
+it uses it, and accepts plain numbers only, so that bytes from a stranger end in an `InvalidMessage`
+or in arrays.
 """
 
 from __future__ import annotations
@@ -17,50 +18,61 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-__all__ = ["Letter", "WireError", "arrays_of", "decode", "encode", "note", "read_note", "tree_of"]
+__all__ = [
+    "Envelope",
+    "InvalidMessage",
+    "arrays_of",
+    "decode",
+    "encode",
+    "note",
+    "read_note",
+    "tree_of",
+]
 
 MAGIC, VERSION = b"FSSC", 1
 DTYPES = (
     *("float32", "float64", "int32", "int64", "uint8"),
     *("uint32", "bool", "int8", "float16", "uint64"),
 )
-"""A dtype's code on the wire is its place here: add at the end only."""
+"""The code of a dtype in a message is its place in this list, so new ones go to the end."""
 MOST_ARRAYS, MOST_DIMS, MOST_NAME, MOST_BYTES = 4096, 8, 255, 1 << 31
 HEAD = struct.Struct("<4sBB16sqH")
 NOTE = "note"
 
 
-class WireError(ValueError):
-    """These bytes are not a message of ours, or not the one that is due."""
+class InvalidMessage(ValueError):
+    """Bytes that are no message of this codec, or a message other than the one that is due."""
 
 
-class Letter(NamedTuple):
-    """A message: what it is about, and its arrays."""
+class Envelope(NamedTuple):
+    """A message: its kind, run and round, and its arrays."""
 
     kind: str
-    """Stage and phase, such as "train/reply"."""
+    """The stage and the phase, such as "train/reply"."""
     run: bytes
-    """16 bytes that name the run, so that two runs never mix."""
+    """The run's identifier, 16 bytes, so that messages of two runs never mix."""
     round: int
     arrays: dict[str, np.ndarray]
 
 
-def encode(letter: Letter) -> bytes:
-    """A letter as bytes."""
-    kind = letter.kind.encode()
-    if len(letter.run) != 16 or len(kind) > MOST_NAME or len(letter.arrays) > MOST_ARRAYS:
-        raise WireError(f"this letter cannot be sent: {letter.kind!r}, {len(letter.arrays)} arrays")
-    head = HEAD.pack(MAGIC, VERSION, len(kind), letter.run, letter.round, len(letter.arrays))
+def encode(envelope: Envelope) -> bytes:
+    """Encode an envelope."""
+    kind = envelope.kind.encode()
+    if len(envelope.run) != 16 or len(kind) > MOST_NAME or len(envelope.arrays) > MOST_ARRAYS:
+        raise InvalidMessage(
+            f"this envelope cannot be sent: {envelope.kind!r}, {len(envelope.arrays)} arrays"
+        )
+    head = HEAD.pack(MAGIC, VERSION, len(kind), envelope.run, envelope.round, len(envelope.arrays))
     parts = [head, kind]
-    for name, value in letter.arrays.items():
+    for name, value in envelope.arrays.items():
         array = np.asarray(value)
         if array.dtype.name not in DTYPES or array.ndim > MOST_DIMS:
-            raise WireError(
+            raise InvalidMessage(
                 f"array {name!r} is {array.dtype}, shape {array.shape}: not for sending"
             )
         label = name.encode()
         if len(label) > MOST_NAME:
-            raise WireError(f"the name {name[:40]!r}... is longer than {MOST_NAME} bytes")
+            raise InvalidMessage(f"the name {name[:40]!r}... is longer than {MOST_NAME} bytes")
         array = array.astype(array.dtype.newbyteorder("<"), copy=False)
         code = DTYPES.index(array.dtype.name)
         parts.append(struct.pack("<BBB", len(label), code, array.ndim) + label)
@@ -68,51 +80,57 @@ def encode(letter: Letter) -> bytes:
         parts.append(array.tobytes())
     data = b"".join(parts)
     if len(data) > MOST_BYTES:
-        raise WireError(f"{len(data)} bytes are more than a message may have ({MOST_BYTES})")
+        raise InvalidMessage(f"{len(data)} bytes are more than a message may have ({MOST_BYTES})")
     return data
 
 
-def decode(data: Any) -> Letter:
-    """The letter in these bytes; its arrays are read-only views of them."""
+def decode(data: Any) -> Envelope:
+    """Decode an envelope; its arrays are read-only views of the bytes."""
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise WireError(f"expected bytes, got {type(data).__name__}")
+        raise InvalidMessage(f"expected bytes, got {type(data).__name__}")
     reader = _Reader(memoryview(data).cast("B"))
     magic, version, kind_size, run, round_, count = reader.unpack(HEAD)
     if magic != MAGIC:
-        raise WireError("these bytes are no message of fedssca")
+        raise InvalidMessage("these bytes are no message of fedssca")
     if version != VERSION:
-        raise WireError(f"message format {version}; this fedssca speaks {VERSION}: use one version")
+        raise InvalidMessage(
+            f"message format {version}; this fedssca speaks {VERSION}: use one version"
+        )
     if count > MOST_ARRAYS:
-        raise WireError(f"{count} arrays are more than {MOST_ARRAYS}")
+        raise InvalidMessage(f"{count} arrays are more than {MOST_ARRAYS}")
     kind, arrays = reader.text(kind_size), {}
     for _ in range(count):
         name_size, code, dims = reader.unpack(struct.Struct("<BBB"))
         name = reader.text(name_size)
         if name in arrays:
-            raise WireError(f"array {name!r} comes twice")
+            raise InvalidMessage(f"array {name!r} comes twice")
         if code >= len(DTYPES) or dims > MOST_DIMS:
-            raise WireError(f"array {name!r}: dtype code {code}, {dims} dimensions are unknown")
+            raise InvalidMessage(
+                f"array {name!r}: dtype code {code}, {dims} dimensions are unknown"
+            )
         *shape, size = reader.unpack(struct.Struct(f"<{dims}QQ"))
         dtype = np.dtype(DTYPES[code]).newbyteorder("<")
         if max(shape, default=0) > MOST_BYTES or math.prod(shape) * dtype.itemsize != size:
-            raise WireError(f"array {name!r}: {size} bytes do not fill the shape {tuple(shape)}")
+            raise InvalidMessage(
+                f"array {name!r}: {size} bytes do not fill the shape {tuple(shape)}"
+            )
         block = reader.take(size)
         if dtype.name == "bool" and size and max(block) > 1:
-            raise WireError(f"array {name!r}: a truth value is neither 0 nor 1")
+            raise InvalidMessage(f"array {name!r}: a truth value is neither 0 nor 1")
         arrays[name] = np.frombuffer(block, dtype).reshape(shape)
     reader.finish()
-    return Letter(kind, run, round_, arrays)
+    return Envelope(kind, run, round_, arrays)
 
 
 class _Reader:
-    """Takes bytes from the front; never beyond the end."""
+    """Reads bytes from the front, never beyond the end."""
 
     def __init__(self, data: memoryview) -> None:
         self._data, self._at = data, 0
 
     def take(self, size: int) -> memoryview:
         if size > len(self._data) - self._at:
-            raise WireError(f"the message ends early: {size} more bytes were announced")
+            raise InvalidMessage(f"the message ends early: {size} more bytes were announced")
         self._at += size
         return self._data[self._at - size : self._at]
 
@@ -123,37 +141,37 @@ class _Reader:
         try:
             return str(self.take(size), "utf-8")
         except UnicodeDecodeError:
-            raise WireError("a name in the message is not UTF-8") from None
+            raise InvalidMessage("a name in the message is not UTF-8") from None
 
     def finish(self) -> None:
         if self._at != len(self._data):
-            raise WireError(f"{len(self._data) - self._at} bytes too many at the end")
+            raise InvalidMessage(f"{len(self._data) - self._at} bytes too many at the end")
 
 
 def note(content: Any) -> dict[str, np.ndarray]:
-    """Plain facts (numbers, texts, lists, tables) as an array of their JSON text."""
+    """Encode plain facts (numbers, texts, lists, dictionaries) as an array of their JSON text."""
     return {NOTE: np.frombuffer(json.dumps(content).encode(), np.uint8)}
 
 
-def read_note(letter: Letter) -> Any:
-    """The facts in a letter that `note` made."""
-    text = letter.arrays.get(NOTE)
+def read_note(envelope: Envelope) -> Any:
+    """Read the facts that `note` put into an envelope."""
+    text = envelope.arrays.get(NOTE)
     if text is None or text.dtype != np.uint8:
-        raise WireError(f"message {letter.kind!r} has no note")
+        raise InvalidMessage(f"message {envelope.kind!r} has no note")
     try:
         return json.loads(text.tobytes())
     except (ValueError, RecursionError):
-        raise WireError(f"the note of message {letter.kind!r} is not JSON") from None
+        raise InvalidMessage(f"the note of message {envelope.kind!r} is not JSON") from None
 
 
 def arrays_of(tree: Any) -> dict[str, np.ndarray]:
-    """The leaves of a tree under the names of their places."""
+    """The leaves of a tree as arrays, named after their places in the tree."""
     paths, _ = jax.tree.flatten_with_path(tree)
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in paths}
 
 
 def tree_of(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The tree again: every array must have the place, the shape and the dtype that `like` has.
+    """Rebuild a tree; every array must have the place, the shape and the dtype that `like` has.
 
     An axis of length -1 in `like` may have any length.
     """
@@ -161,14 +179,14 @@ def tree_of(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     wanted = {jax.tree_util.keystr(path): leaf for path, leaf in paths}
     if set(wanted) != set(arrays):
         odd = sorted(set(wanted) ^ set(arrays))
-        raise WireError(f"arrays do not fit what is due: {', '.join(odd[:3])}")
+        raise InvalidMessage(f"arrays do not fit what is due: {', '.join(odd[:3])}")
     for name, leaf in wanted.items():
         got = arrays[name]
         fits = got.ndim == len(leaf.shape) and all(
             due in (-1, there) for due, there in zip(leaf.shape, got.shape, strict=True)
         )
         if not fits or got.dtype != leaf.dtype:
-            raise WireError(
+            raise InvalidMessage(
                 f"array {name!r} is {got.dtype} of shape {got.shape}; due is {leaf.dtype} of shape "
                 f"{leaf.shape}"
             )

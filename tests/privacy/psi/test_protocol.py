@@ -26,7 +26,7 @@ from fedssca.privacy.psi.protocol import (
     rows_by_part,
     tagged_ids,
 )
-from fedssca.rounds.codec import WireError, decode, encode, note, read_note
+from fedssca.rounds.codec import InvalidMessage, decode, encode, note, read_note
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 SETS = st.lists(st.lists(NAMES, unique=True, max_size=12), min_size=2, max_size=5)
@@ -100,19 +100,19 @@ def points(count: int) -> np.ndarray:
     ],
 )
 def test_hostile_points_are_refused(hostile: object, said: str) -> None:
-    with pytest.raises(WireError, match=said):
+    with pytest.raises(InvalidMessage, match=said):
         PsiParty(["a"]).encrypt(hostile)  # type: ignore[arg-type]
-    with pytest.raises(WireError, match=said):
+    with pytest.raises(InvalidMessage, match=said):
         common_positions([points(2), hostile])  # type: ignore[list-item]
 
 
 def test_counts_and_places_are_checked() -> None:
-    with pytest.raises(WireError, match="2 points came back, 3 were sent"):
+    with pytest.raises(InvalidMessage, match="2 points came back, 3 were sent"):
         check_points(points(2), 3)
     member = PsiParty(["a", "b"])
     member.encrypt_own()
     for places in ([2], [-1], [0, 0], [0.0], [[0]]):
-        with pytest.raises(WireError, match="common id"):
+        with pytest.raises(InvalidMessage, match="common id"):
             member.rows_at(np.array(places))
 
 

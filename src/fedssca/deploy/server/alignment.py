@@ -12,11 +12,11 @@ from fedssca.data.ids import Form, misfit
 from fedssca.deploy.alignment import ROWS_OF
 from fedssca.errors import UserError
 from fedssca.privacy.psi.protocol import check_points, common_positions
-from fedssca.rounds.codec import Letter, WireError, note
+from fedssca.rounds.codec import Envelope, InvalidMessage, note
 
 __all__ = ["align", "same_rows"]
 
-Ask = Callable[[str, int, Sequence[dict[str, np.ndarray]]], list[Letter]]
+Ask = Callable[[str, int, Sequence[dict[str, np.ndarray]]], list[Envelope]]
 """(kind, hop, the arrays for each site) -> the answers of all sites."""
 
 
@@ -49,7 +49,7 @@ def align(ask: Ask, names: Sequence[str], said: Sequence[Mapping[str, Any]], sec
         last = (owner - 1) % count
         try:
             sets.append(check_points(answers[last].arrays.get("points"), each["count"], valid=True))
-        except WireError as error:
+        except InvalidMessage as error:
             raise UserError(f"{names[last]}: what it sent cannot be aligned: {error}") from None
     places = common_positions(sets)
     if not len(places[0]):

@@ -20,7 +20,7 @@ from fedssca.deploy.server.alignment import align, same_rows
 from fedssca.deploy.server.census import merge, question
 from fedssca.deploy.server.sites import Sites, SitesMissing
 from fedssca.errors import UserError
-from fedssca.rounds.codec import Letter, note, read_note
+from fedssca.rounds.codec import Envelope, note, read_note
 from fedssca.run.build import Job, plan
 from fedssca.run.config import Config, render
 
@@ -90,7 +90,7 @@ class ServerPreparation:
             return []
         seconds = PREPARING + max(each["count"] for each in said) / SLOWEST
 
-        def ask(kind: str, hop: int, arrays: Sequence[dict[str, np.ndarray]]) -> list[Letter]:
+        def ask(kind: str, hop: int, arrays: Sequence[dict[str, np.ndarray]]) -> list[Envelope]:
             return self._exchange(kind, hop, dict(enumerate(arrays)), seconds)
 
         common = align(ask, names, said, seconds)
@@ -112,7 +112,7 @@ class ServerPreparation:
 
     def _exchange(
         self, kind: str, hop: int, arrays: dict[int, dict[str, np.ndarray]], seconds: float
-    ) -> list[Letter]:
+    ) -> list[Envelope]:
         sites = self._sites
         answers = sites.ask(kind, hop, arrays, seconds)
         missing = [name for number, name in enumerate(sites.names) if number not in answers]

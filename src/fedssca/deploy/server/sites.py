@@ -18,7 +18,15 @@ from fedssca.deploy.engine import Answer, Link
 from fedssca.deploy.sums import SUM, marked
 from fedssca.errors import UserError
 from fedssca.rounds.aggregate import Arrays
-from fedssca.rounds.codec import Letter, WireError, arrays_of, decode, encode, read_note, tree_of
+from fedssca.rounds.codec import (
+    Envelope,
+    InvalidMessage,
+    arrays_of,
+    decode,
+    encode,
+    read_note,
+    tree_of,
+)
 
 __all__ = ["SiteCosts", "Sites", "SitesMissing", "finite"]
 
@@ -43,10 +51,10 @@ class SiteCosts(NamedTuple):
 
 
 def finite(due: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """A tree of the shapes that are due and of finite numbers; otherwise a WireError."""
+    """A tree of the shapes that are due and of finite numbers; otherwise a InvalidMessage."""
     tree = tree_of(due, arrays)
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)):
-        raise WireError("its answer holds numbers that are not finite")
+        raise InvalidMessage("its answer holds numbers that are not finite")
     return tree
 
 
@@ -79,21 +87,21 @@ class Sites:
         timeout: float = 0.0,
         *,
         fatal: bool = True,
-    ) -> dict[int, Letter]:
+    ) -> dict[int, Envelope]:
         """Send arrays to sites and return the envelopes that came back, of those that are valid.
 
         An error that a site reports is raised or, if not `fatal`, counts as a broken answer. If a
         site could not reach a peer, `SitesMissing` names the peer.
         """
         sent = {
-            number: encode(Letter(kind, self._run, round_, dict(own)))
+            number: encode(Envelope(kind, self._run, round_, dict(own)))
             for number, own in arrays.items()
             if number in self.live
         }
         back = self._link.ask(
             {self.names[number]: data for number, data in sent.items()}, timeout or self._timeout
         )
-        found: dict[int, Letter] = {}
+        found: dict[int, Envelope] = {}
         reported: dict[int, Any] = {}
         for number, data in sent.items():
             answer = back[self.names[number]]
@@ -103,7 +111,7 @@ class Sites:
                 continue
             try:
                 envelope = self._checked(decode(answer.data), kind, round_)
-            except WireError as error:
+            except InvalidMessage as error:
                 self._count_broken(number, round_, str(error))
                 continue
             if envelope.kind == "error":
@@ -131,7 +139,7 @@ class Sites:
         for number, envelope in self.ask(kind, round_, sent, fatal=False).items():
             try:
                 found[number] = read(number, envelope.arrays)
-            except WireError as error:
+            except InvalidMessage as error:
                 self._count_broken(number, round_, str(error))
                 continue
             self._broken_in_a_row[number] = 0
@@ -193,13 +201,13 @@ class Sites:
         whys = {self.names[i]: self._last_event.get(i, "") for i in numbers}
         return ", ".join(f"{name} ({why})" if why else name for name, why in whys.items())
 
-    def _checked(self, envelope: Letter, kind: str, round_: int) -> Letter:
+    def _checked(self, envelope: Envelope, kind: str, round_: int) -> Envelope:
         if envelope.run != self._run:
-            raise WireError("its answer belongs to another run")
+            raise InvalidMessage("its answer belongs to another run")
         if envelope.round != round_:
-            raise WireError(f"its answer is of round {envelope.round}, due is round {round_}")
+            raise InvalidMessage(f"its answer is of round {envelope.round}, due is round {round_}")
         if envelope.kind not in (kind, "error"):
-            raise WireError(f"its answer is {envelope.kind!r}, due is {kind!r}")
+            raise InvalidMessage(f"its answer is {envelope.kind!r}, due is {kind!r}")
         return envelope
 
     def _add_costs(self, number: int, down: int, answer: Answer) -> None:

@@ -17,7 +17,7 @@ from fedssca.deploy.site.raw_table import RawTable, new_rows, picked, read_raw_t
 from fedssca.deploy.site.rows import digest
 from fedssca.errors import UserError
 from fedssca.privacy.psi.protocol import PsiParty, rows_by_part, tagged_ids
-from fedssca.rounds.codec import Letter, WireError, encode, note, read_note
+from fedssca.rounds.codec import Envelope, InvalidMessage, encode, note, read_note
 from fedssca.run.schema import SiteFile
 
 __all__ = ["SiteAlignment"]
@@ -47,19 +47,19 @@ class SiteAlignment:
     def table(self, which: str) -> RawTable:
         """The "rows" with their test rows, or the "new" rows, as aligned so far."""
         if which not in self._tables:
-            raise WireError(f"the ids of {ROWS_OF[which]} were not asked for")
+            raise InvalidMessage(f"the ids of {ROWS_OF[which]} were not asked for")
         test = self._tables.get("test") if which == "rows" else None
         return self._tables[which]._replace(test=test)
 
-    def receive(self, sender: str, envelope: Letter) -> None:
+    def receive(self, sender: str, envelope: Envelope) -> None:
         """Keep a peer's envelope until it is needed; those of another session are never read."""
         said, body = read_note(envelope), envelope.arrays.get("body")
         if body is None or not isinstance(said, dict) or not isinstance(said.get("session"), str):
-            raise WireError(f"the envelope of {sender} is not complete")
+            raise InvalidMessage(f"the envelope of {sender} is not complete")
         with self._inbox_lock:
             self._inbox[said["session"], sender, envelope.round] = body
 
-    def answer(self, envelope: Letter, post: Post) -> dict[str, np.ndarray]:
+    def answer(self, envelope: Envelope, post: Post) -> dict[str, np.ndarray]:
         """Answer the server."""
         told = read_note(envelope)
         if envelope.kind == "ids":
@@ -67,14 +67,14 @@ class SiteAlignment:
         if envelope.kind == "align/open":
             return self._open(envelope, told, post)
         if told["session"] != self._session:
-            raise WireError(f"{envelope.kind} is of another alignment")
+            raise InvalidMessage(f"{envelope.kind} is of another alignment")
         if envelope.kind == "align/turn":
             return self._turn(envelope, told, post)
         if envelope.kind == "align/keep":
             return self._keep(envelope, told, post)
         if envelope.kind == "align/agree":
             return self._agree()
-        raise WireError(f"there is no phase {envelope.kind!r}")
+        raise InvalidMessage(f"there is no phase {envelope.kind!r}")
 
     def _read(self, told: dict[str, Any]) -> dict[str, Any]:
         """Read the tables and describe their ids, each in its canonical spelling."""
@@ -104,10 +104,12 @@ class SiteAlignment:
             "form": form_of([name for ids in self._parts.values() for name in ids]),
         }
 
-    def _open(self, envelope: Letter, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
+    def _open(self, envelope: Envelope, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
         names = told["names"]
         if self._name not in names or len(set(names)) != len(names) or len(names) < 2:
-            raise WireError(f"{self._name} is to align with others, each once and itself included")
+            raise InvalidMessage(
+                f"{self._name} is to align with others, each once and itself included"
+            )
         self._session, self._names, self._kept = told["session"], names, {}
         with self._inbox_lock:
             self._inbox = {
@@ -119,20 +121,20 @@ class SiteAlignment:
 
     def _opened_psi(self) -> PsiParty:
         if self._psi is None:
-            raise WireError("align/open comes first")
+            raise InvalidMessage("align/open comes first")
         return self._psi
 
-    def _turn(self, envelope: Letter, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
+    def _turn(self, envelope: Envelope, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
         hop = envelope.round
         if not 0 < hop < len(self._names):
-            raise WireError(f"there is no hop {hop} among {len(self._names)} parties")
+            raise InvalidMessage(f"there is no hop {hop} among {len(self._names)} parties")
         points = self._opened_psi().encrypt(self._take(self._peer(-1), hop - 1))
         if hop == len(self._names) - 1:
             return {"points": points}
         self._send([self._peer(1)], envelope, points, told, post)
         return {}
 
-    def _keep(self, envelope: Letter, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
+    def _keep(self, envelope: Envelope, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
         places = envelope.arrays.get("places", np.zeros(0))
         psi = self._opened_psi()
         rows = psi.rows_at(places)
@@ -146,7 +148,7 @@ class SiteAlignment:
     def _agree(self) -> dict[str, np.ndarray]:
         """Compare what all sites keep: the server may have told each of them other rows."""
         if set(self._kept) != set(self._parts):
-            raise WireError("align/agree came before align/keep")
+            raise InvalidMessage("align/agree came before align/keep")
         for name in self._names:
             if name != self._name and not np.array_equal(
                 self._take(name, len(self._names)), self._digest
@@ -165,7 +167,7 @@ class SiteAlignment:
     def _send(
         self,
         peers: Sequence[str],
-        envelope: Letter,
+        envelope: Envelope,
         body: np.ndarray,
         told: dict[str, Any],
         post: Post,
@@ -178,7 +180,7 @@ class SiteAlignment:
         with self._inbox_lock:
             body = self._inbox.pop((self._session, sender, hop), None)
         if body is None:
-            raise WireError(f"nothing came from {sender} in step {hop} of this alignment")
+            raise InvalidMessage(f"nothing came from {sender} in step {hop} of this alignment")
         return body
 
     def _write_order(self, part: str, rows: np.ndarray) -> None:

@@ -25,7 +25,7 @@ from fedssca.errors import UserError
 from fedssca.privacy.noise.gaussian import SecretNoise
 from fedssca.rounds.aggregate import Arrays
 from fedssca.rounds.client import SERVER
-from fedssca.rounds.codec import Letter, WireError, arrays_of, decode, encode, note, tree_of
+from fedssca.rounds.codec import Envelope, InvalidMessage, arrays_of, decode, encode, note, tree_of
 from fedssca.rounds.exchange import Exchange
 from fedssca.run.privacy import hides_sums
 from fedssca.run.schema import SiteFile
@@ -58,7 +58,7 @@ class Party:
 
     def handle(self, data: Any, post: Post) -> bytes:
         """Answer one envelope of the server; an error goes back as one line."""
-        envelope = Letter("?", bytes(16), 0, {})
+        envelope = Envelope("?", bytes(16), 0, {})
         try:
             envelope = decode(data)
             with self._lock, _precision(self._preparation.prepared):
@@ -79,16 +79,16 @@ class Party:
             return
         ready = self._preparation.prepared
         if ready is None or envelope.run != self._preparation.run:
-            raise WireError(f"an envelope from {sender} for another run")
+            raise InvalidMessage(f"an envelope from {sender} for another run")
         number = ready.census.names.index(sender)
         payload = envelope.arrays.get("h")
         if payload is None or payload.dtype.kind != "f" or not np.isfinite(payload).all():
-            raise WireError(f"what {sender} sent is not finite numbers")
+            raise InvalidMessage(f"what {sender} sent is not finite numbers")
         with self._peer_lock:
             key = (envelope.kind, envelope.round)
             self._from_peers.setdefault(key, {})[number] = payload
 
-    def _answer(self, envelope: Letter, post: Post) -> Arrays:
+    def _answer(self, envelope: Envelope, post: Post) -> Arrays:
         stage, _, phase = envelope.kind.partition("/")
         if stage in PREPARATION:
             return self._preparation.answer(envelope, post)
@@ -96,7 +96,7 @@ class Party:
         ready = self._preparation.after(envelope.kind)
         if stage == SUM:
             if ready.sum_client is None:
-                raise WireError("parties with columns add up nothing at the server")
+                raise InvalidMessage("parties with columns add up nothing at the server")
             asked = for_sum(envelope.arrays)
             return marked(ready.sum_client.handle(phase, asked, _no_message))
         client, asked = self._begin_phase(envelope, stage, phase, ready)
@@ -115,12 +115,12 @@ class Party:
         return {} if to_server is None else arrays_of(to_server)
 
     def _begin_phase(
-        self, envelope: Letter, stage: str, phase: str, ready: Prepared
+        self, envelope: Envelope, stage: str, phase: str, ready: Prepared
     ) -> tuple[StageClient, Any]:
         """What answers in this phase, with all that peers sent before, and what it is asked."""
         phases = stage_roles(stage, ready.job.clients).phases
         if phase not in phases or stage not in STAGES:
-            raise WireError(f"there is no phase {envelope.kind!r}")
+            raise InvalidMessage(f"there is no phase {envelope.kind!r}")
         client, due = self._stage(stage, ready)
         key = (stage, envelope.round)
         if phase == phases[0]:
@@ -132,7 +132,7 @@ class Party:
             _check_indices(stage, asked, ready)
             self._asked = (*key, asked)
         elif self._asked[:2] != key:
-            raise WireError(
+            raise InvalidMessage(
                 f"{envelope.kind} of round {envelope.round}: its first phase is missing"
             )
         else:
@@ -152,7 +152,7 @@ class Party:
             exchange: Exchange | None = None
             if hides_h(ready.job):
                 if ready.exchange_keys is None:
-                    raise WireError("the parties' h are to be hidden: their keys come first")
+                    raise InvalidMessage("the parties' h are to be hidden: their keys come first")
                 exchange = ready.exchange_keys.exchange(stage)
             due = shapes_of(stage, ready.job, ready.number).asked
             self._stages[stage] = (
@@ -162,7 +162,7 @@ class Party:
         return self._stages[stage]
 
     def _reply_to_sum(
-        self, envelope: Letter, stage: str, ready: Prepared, client: StageClient, asked: Any
+        self, envelope: Envelope, stage: str, ready: Prepared, client: StageClient, asked: Any
     ) -> Arrays:
         """The answer of a site that holds rows: it leaves through the site's half of the sum."""
         assert ready.sum_client is not None
@@ -187,11 +187,11 @@ def _check_indices(stage: str, asked: Any, ready: Prepared) -> None:
     rows = len(part.get("x", ()))
     index = asked["indices"]
     if len(index) and not (index.min() >= 0 and index.max() < rows):
-        raise WireError(f"row numbers outside 0 to {rows - 1} were asked for")
+        raise InvalidMessage(f"row numbers outside 0 to {rows - 1} were asked for")
 
 
 def _no_message() -> Any:
-    raise WireError("a sum asks for a message in its reply only")
+    raise InvalidMessage("a sum asks for a message in its reply only")
 
 
 def _precision(ready: Prepared | None) -> Any:

@@ -24,7 +24,7 @@ from fedssca.deploy.site.rows import SiteRows
 from fedssca.deploy.site.stages import Parts
 from fedssca.errors import UserError
 from fedssca.rounds.aggregate import Answerer
-from fedssca.rounds.codec import Letter, WireError, note, read_note
+from fedssca.rounds.codec import Envelope, InvalidMessage, note, read_note
 from fedssca.run.build import Job, plan
 from fedssca.run.config import parse
 from fedssca.run.privacy import answerer, hides_sums
@@ -65,11 +65,11 @@ class SitePreparation:
         self.run = b""
         self.prepared: Prepared | None = None
 
-    def receive(self, sender: str, envelope: Letter) -> None:
+    def receive(self, sender: str, envelope: Envelope) -> None:
         """Take a peer's envelope of the alignment."""
         self._started_alignment().receive(sender, envelope)
 
-    def answer(self, envelope: Letter, post: Post) -> dict[str, np.ndarray]:
+    def answer(self, envelope: Envelope, post: Post) -> dict[str, np.ndarray]:
         """Answer an envelope of the server."""
         kind = envelope.kind
         if kind == "ids" and read_note(envelope)["which"] == "rows":
@@ -86,15 +86,15 @@ class SitePreparation:
             return note(self._new_rows())
         return self._started_alignment().answer(envelope, post)
 
-    def check_run(self, envelope: Letter) -> None:
+    def check_run(self, envelope: Envelope) -> None:
         """Refuse an envelope of another run."""
         if envelope.run != self.run:
-            raise WireError(f"an envelope of another run came to {self._name}")
+            raise InvalidMessage(f"an envelope of another run came to {self._name}")
 
     def after(self, kind: str) -> Prepared:
-        """What was prepared; a WireError if an envelope of this kind came too early."""
+        """What was prepared; a InvalidMessage if an envelope of this kind came too early."""
         if self.prepared is None:
-            raise WireError(f"{kind} came before prepare")
+            raise InvalidMessage(f"{kind} came before prepare")
         return self.prepared
 
     def _facts(self, run: bytes, asked: dict[str, Any]) -> dict[str, Any]:
@@ -110,12 +110,12 @@ class SitePreparation:
 
     def _started_alignment(self) -> SiteAlignment:
         if self._alignment is None:
-            raise WireError("parties with columns are asked for their ids first")
+            raise InvalidMessage("parties with columns are asked for their ids first")
         return self._alignment
 
     def _prepare(self, told: dict[str, Any]) -> dict[str, Any]:
         if self._rows is None:
-            raise WireError("prepare came before facts")
+            raise InvalidMessage("prepare came before facts")
         census = Census(**told["census"])
         config = parse(told["config"], source="the run's config")
         if self._source.hidden and not (config.privacy.secure_sum or config.privacy.homomorphic):
@@ -137,7 +137,7 @@ class SitePreparation:
             self.prepared = Prepared(census, job, number, parts, self._sum_client, keys)
             return {"fingerprint": fingerprint(job, census)}
 
-    def _agree_on_keys(self, envelope: Letter) -> dict[str, np.ndarray]:
+    def _agree_on_keys(self, envelope: Envelope) -> dict[str, np.ndarray]:
         """Exchange keys with all peers, by way of the server."""
         ready = self.after(envelope.kind)
         names = ready.census.names
@@ -148,7 +148,7 @@ class SitePreparation:
             self.prepared = ready._replace(exchange_keys=keys)
             return keys.offer()
         if ready.exchange_keys is None:
-            raise WireError("meet came before offer")
+            raise InvalidMessage("meet came before offer")
         offers = {
             i: {"key": envelope.arrays[f"key {i}"], "signature": envelope.arrays[f"signature {i}"]}
             for i in range(len(names))

@@ -26,7 +26,7 @@ from fedssca.data.dataset import Array
 from fedssca.data.ids import KINDS, Form, misfit
 from fedssca.errors import UserError
 from fedssca.privacy.psi.protocol import PsiParty, Tick, check_points, common_positions
-from fedssca.rounds.codec import Letter, WireError, decode, encode, note, read_note
+from fedssca.rounds.codec import Envelope, InvalidMessage, decode, encode, note, read_note
 
 __all__ = ["AlignedRows", "FolderAlignment"]
 
@@ -161,11 +161,11 @@ class FolderAlignment:
         self._sent = _digest(data)
         _replace(self._file(self._me, 0), data, 0o644)
 
-    def _encrypted(self, letter: Letter, owner: str, tick: Tick) -> Array:
+    def _encrypted(self, letter: Envelope, owner: str, tick: Tick) -> Array:
         assert self._member is not None
         try:
             return self._member.encrypt(letter.arrays["points"], tick)
-        except WireError as error:
+        except InvalidMessage as error:
             raise UserError(f"what {owner} sent is not used: {error}") from None
 
     def _whole_way(self, owner: str) -> tuple[Array, int, str]:
@@ -189,12 +189,12 @@ class FolderAlignment:
                 raise UserError(f"{file} answers another file than {owner}.{hop - 1}.psi: replaced")
             try:
                 points = check_points(letter.arrays["points"], size)
-            except WireError as error:
+            except InvalidMessage as error:
                 raise UserError(f"{file} is not used: {error}") from None
             expected = digest
         return points, size, expected
 
-    def _read(self, owner: str, hop: int) -> tuple[Letter, str] | None:
+    def _read(self, owner: str, hop: int) -> tuple[Envelope, str] | None:
         """Return a file of the folder and its digest, or None if it is not there yet."""
         file = self._file(owner, hop)
         try:
@@ -207,32 +207,32 @@ class FolderAlignment:
         try:
             letter = decode(data)
             self._check(letter, owner, hop)
-        except WireError as error:
+        except InvalidMessage as error:
             if age < SETTLED:
                 return None
             raise UserError(f"{file} is not used: {error}") from None
         return letter, _digest(data)
 
-    def _check(self, letter: Letter, owner: str, hop: int) -> None:
+    def _check(self, letter: Envelope, owner: str, hop: int) -> None:
         said = read_note(letter)
         if letter.kind != KIND or letter.round != hop or not isinstance(said, dict):
-            raise WireError(f"it is not file number {hop} of an alignment")
+            raise InvalidMessage(f"it is not file number {hop} of an alignment")
         if said.get("parties") != self._parties or said.get("owner") != owner:
-            raise WireError(
+            raise InvalidMessage(
                 f"it is about other parties: {', '.join(map(str, said.get('parties') or []))}"
             )
         wanted: dict[str, Callable[[Any], bool]] = {"answers": lambda v: isinstance(v, str)}
         if hop == 0:
             wanted = {"form": _is_form}
         if not all(name in said and right(said[name]) for name, right in wanted.items()):
-            raise WireError("its header is not complete")
+            raise InvalidMessage("its header is not complete")
         check_points(letter.arrays.get("points"))
         if hop == 0 and (line := misfit({self._me: self._form, owner: Form(*said["form"])})):
             raise UserError(line)
 
     def _letter(self, owner: str, hop: int, points: Array, said: dict[str, Any]) -> bytes:
         facts = {"parties": self._parties, "owner": owner, **said}
-        return encode(Letter(KIND, bytes(16), hop, note(facts) | {"points": points}))
+        return encode(Envelope(KIND, bytes(16), hop, note(facts) | {"points": points}))
 
     def _file(self, owner: str, hop: int) -> Path:
         return self._folder / f"{owner}.{hop}.psi"

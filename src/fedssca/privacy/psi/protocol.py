@@ -28,7 +28,7 @@ import numpy as np
 
 from fedssca.data.dataset import Array
 from fedssca.privacy import require_privacy
-from fedssca.rounds.codec import WireError
+from fedssca.rounds.codec import InvalidMessage
 from fedssca.system import cores
 
 __all__ = [
@@ -86,11 +86,11 @@ class PsiParty:
         """Return the own rows at these positions of the sent set, in the order of their ids."""
         count = len(self.order)
         if positions.ndim != 1 or positions.dtype.kind != "i":
-            raise WireError("positions of common ids are whole numbers")
+            raise InvalidMessage("positions of common ids are whole numbers")
         if len(positions) and not (positions.min() >= 0 and positions.max() < count):
-            raise WireError(f"positions of common ids lie outside 0 to {count - 1}")
+            raise InvalidMessage(f"positions of common ids lie outside 0 to {count - 1}")
         if len(np.unique(positions)) != len(positions):
-            raise WireError("a position of a common id comes twice")
+            raise InvalidMessage("a position of a common id comes twice")
         found = sorted(self.order[positions].tolist(), key=lambda row: self.ids[row])
         return np.array(found, np.int64)
 
@@ -140,23 +140,23 @@ def multiplications(sizes: Sequence[int]) -> int:
 
 
 def check_points(points: Any, count: int | None = None, valid: bool = False) -> Array:
-    """Return a set of points as it was sent, or raise a WireError.
+    """Return a set of points as it was sent, or raise a InvalidMessage.
 
     With `valid` every point is checked. Multiplication checks it otherwise.
     """
     if not isinstance(points, np.ndarray) or points.dtype != np.uint8 or points.ndim != 2:
-        raise WireError("a set of points is an array of bytes, one row per point")
+        raise InvalidMessage("a set of points is an array of bytes, one row per point")
     if points.shape[1] != SIZE:
-        raise WireError(f"a point has {SIZE} bytes, these have {points.shape[1]}")
+        raise InvalidMessage(f"a point has {SIZE} bytes, these have {points.shape[1]}")
     if count is not None and len(points) != count:
-        raise WireError(f"{len(points)} points came back, {count} were sent")
+        raise InvalidMessage(f"{len(points)} points came back, {count} were sent")
     order = _sorted(points)
     if (points[order[1:]] == points[order[:-1]]).all(axis=1).any():
-        raise WireError("a point comes twice in a set")
+        raise InvalidMessage("a point comes twice in a set")
     if valid:
         check = _group().crypto_core_ristretto255_is_valid_point
         if not all(point.any() and check(point.tobytes()) for point in points):
-            raise WireError("bytes in a set are no point of the group")
+            raise InvalidMessage("bytes in a set are no point of the group")
     return points
 
 
@@ -170,7 +170,7 @@ def _each(function: Callable[[bytes], bytes], pieces: Sequence[bytes], tick: Tic
             done.append(chunk)
             tick(len(chunk) // SIZE)
     except RuntimeError:
-        raise WireError("bytes in a set are no point of the group") from None
+        raise InvalidMessage("bytes in a set are no point of the group") from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return np.frombuffer(b"".join(done), np.uint8).reshape(-1, SIZE)
