@@ -50,7 +50,7 @@ class Ends(NamedTuple):
 
 
 class Pairwise:
-    """h_i itself, from party to party; between machines each letter is encrypted for its reader."""
+    """h_i itself, from party to party; between machines each envelope is encrypted for its reader."""
 
     def __init__(self, number: int, parties: int) -> None:
         self._number, self._parties = number, parties

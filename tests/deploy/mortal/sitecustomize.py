@@ -22,8 +22,8 @@ class Finder:
             original = Party.handle
 
             def handle(self, data, post):  # type: ignore[no-untyped-def]
-                letter = decode(data)
-                if (self._name, letter.kind, str(letter.round)) in deadly:
+                envelope = decode(data)
+                if (self._name, envelope.kind, str(envelope.round)) in deadly:
                     os.kill(os.getpid(), signal.SIGKILL)
                 return original(self, data, post)
 
