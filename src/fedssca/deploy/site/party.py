@@ -166,17 +166,12 @@ class Party:
     ) -> Arrays:
         """The answer of a site that holds rows: it leaves through the site's half of the sum."""
         assert ready.sum_client is not None
+        message = client.handle("reply", asked)[SERVER]
         if not hides_sums(ready.job.config):
-            return arrays_of(
-                ready.sum_client.handle("reply", {}, lambda: client.handle("reply", asked)[SERVER])
-            )
+            return arrays_of(ready.sum_client.handle("reply", {}, lambda: message))
         weight = weight_of(stage, sum(ready.census.sizes))
-
-        def weighed() -> Any:
-            message = client.handle("reply", asked)[SERVER]
-            return jax.tree.map(lambda leaf: np.asarray(leaf, float) / weight, message)
-
-        return marked(ready.sum_client.handle("reply", for_sum(envelope.arrays), weighed))
+        weighed = jax.tree.map(lambda leaf: np.asarray(leaf, float) / weight, message)
+        return marked(ready.sum_client.handle("reply", for_sum(envelope.arrays), lambda: weighed))
 
 
 def _check_indices(stage: str, asked: Any, ready: Prepared) -> None:
