@@ -50,7 +50,7 @@ class Ends(NamedTuple):
 
 
 class Pairwise:
-    """h_i itself, from party to party; between machines each envelope is encrypted for its reader."""
+    """Sends h_i itself to every reader; between machines it is encrypted for that reader alone."""
 
     def __init__(self, number: int, parties: int) -> None:
         self._number, self._parties = number, parties
