@@ -80,3 +80,9 @@ def test_import_is_light() -> None:
         [sys.executable, "-W", "error", "-c", CHECK], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_page_of_commands_has_every_command(name: str) -> None:
+    page = Path(__file__).parents[1] / "docs" / "commands.md"
+    assert f"| `fedssca {name}` |" in page.read_text()

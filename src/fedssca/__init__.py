@@ -79,7 +79,7 @@ _MODULE_OF = {
     "switching": "fedssca.methods.rivals",
     "train_together": "fedssca.run.seeds",
     "vertical_problem": "fedssca.problem.custom",
-    "with_noise": "fedssca.privacy.noise.gaussian",
+    "with_noise": "fedssca.privacy.noise.messages",
 }
 """Every public name and the module that defines it; the imports below show the same to editors."""
 _NEEDS_TORCH = {"from_module", "from_terms", "load_into"}
@@ -124,7 +124,7 @@ if TYPE_CHECKING:
     from fedssca.methods.surrogate import Surrogate as Surrogate
     from fedssca.methods.surrogate import first_order as first_order
     from fedssca.methods.surrogate import gradients as gradients
-    from fedssca.privacy.noise.gaussian import with_noise as with_noise
+    from fedssca.privacy.noise.messages import with_noise as with_noise
     from fedssca.problem.constraints import Constraint as Constraint
     from fedssca.problem.constraints import client_loss_at_most as client_loss_at_most
     from fedssca.problem.constraints import client_loss_gap_at_most as client_loss_gap_at_most

@@ -10,7 +10,7 @@ import pytest
 from fedssca.deploy.server.sites import SitesMissing
 from fedssca.deploy.site.stages import Parts, stage_client
 from fedssca.errors import UserError
-from fedssca.privacy.noise.gaussian import SecretNoise
+from fedssca.privacy.noise.messages import SecretNoise
 from fedssca.rounds.client import for_party
 from fedssca.rounds.codec import decode
 from fedssca.run.build import build

@@ -1,1 +1,5 @@
-"""The command line: one file per command, and what commands share (options, progress, results)."""
+"""The command line: one file per command.
+
+What commands share is in `main` (the program), `commands` (the table of commands), `options`,
+`progress` and `results` (printing).
+"""

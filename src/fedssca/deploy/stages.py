@@ -24,7 +24,7 @@ from fedssca.evaluate.evaluator import CHUNK, full_passes
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.methods.calibrate import probe
 from fedssca.methods.surrogate import gradients
-from fedssca.privacy.noise.gaussian import MessageNoise
+from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Batch, Problem, Terms
 from fedssca.rounds.roles import Roles, evaluation_roles, roles_of
 from fedssca.rounds.shapes import round_shapes

@@ -1,4 +1,8 @@
-"""What a run reports of a model: F_m over all rows, the rates of its constraints, gradients."""
+"""What a run reports of a model: F_m over all rows, its measures, gradients.
+
+Which measures there are (accuracy, rates of constraints) is said by the problem: see `measures` in
+`problem/scores.py`.
+"""
 
 from __future__ import annotations
 

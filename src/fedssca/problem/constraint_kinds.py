@@ -1,7 +1,8 @@
 """The kinds of constraints by name: which limits make sense, and which options each kind takes.
 
-This table is the only place that lists them. The configuration, the form of the web page, the
-documentation and the functions in `fedssca.problem.constraints` all read it. It imports no JAX.
+A new kind has its row here and its function in the table of `constraints/config.py`; a test checks
+that the two agree. The configuration, the form of the web page and the documentation read this
+table. It imports no JAX.
 """
 
 from __future__ import annotations
@@ -62,6 +63,15 @@ class Kind(NamedTuple):
     """Keys that the constraint takes beside `kind` and `limit`."""
     needs: tuple[str, ...] = ()
     """Those of the options that must be given."""
+    labels: bool = False
+    """Its function needs the labels of the training rows."""
+    per_client: bool = False
+    """It limits a quantity of every single client that holds rows."""
+
+    @property
+    def counts(self) -> bool:
+        """Its terms depend on how many rows have which label, or are in which group."""
+        return self.labels or "column" in self.options
 
 
 _POSITIVE_LOSS = Interval(0, includes_low=False)
@@ -73,10 +83,10 @@ _GROUPS = ("column", "positive", "sharpness")
 
 KINDS: dict[KindName, Kind] = {
     "loss": Kind(_POSITIVE_LOSS, "The training loss is at most the limit."),
-    "fnr": Kind(_ERROR_RATE, "The false-negative rate is at most the limit.", _RATE),
-    "fpr": Kind(_ERROR_RATE, "The false-positive rate is at most the limit.", _RATE),
-    "recall": Kind(_SHARE, "The recall is at least the limit.", _RATE),
-    "precision": Kind(_SHARE, "The precision is at least the limit.", _RATE),
+    "fnr": Kind(_ERROR_RATE, "The false-negative rate is at most the limit.", _RATE, labels=True),
+    "fpr": Kind(_ERROR_RATE, "The false-positive rate is at most the limit.", _RATE, labels=True),
+    "recall": Kind(_SHARE, "The recall is at least the limit.", _RATE, labels=True),
+    "precision": Kind(_SHARE, "The precision is at least the limit.", _RATE, labels=True),
     "parity": Kind(
         _GAP,
         "The rates of positive predictions in two groups differ by at most the limit.",
@@ -88,10 +98,15 @@ KINDS: dict[KindName, Kind] = {
         "The true-positive rates of two groups differ by at most the limit.",
         _GROUPS,
         ("column",),
+        labels=True,
     ),
-    "client_loss": Kind(_POSITIVE_LOSS, "The loss of every client is at most the limit."),
+    "client_loss": Kind(
+        _POSITIVE_LOSS, "The loss of every client is at most the limit.", per_client=True
+    ),
     "client_loss_gap": Kind(
-        _GAP, "The loss of every client is at most the loss over all rows plus the limit."
+        _GAP,
+        "The loss of every client is at most the loss over all rows plus the limit.",
+        per_client=True,
     ),
 }
 

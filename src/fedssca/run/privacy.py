@@ -17,7 +17,7 @@ from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.participation import Cohort, cohort_of
 from fedssca.privacy import require_privacy
 from fedssca.privacy.noise.clip import ReadChange
-from fedssca.privacy.noise.gaussian import MessageNoise, with_noise
+from fedssca.privacy.noise.messages import MessageNoise, with_noise
 from fedssca.privacy.sums.fixed_point import Layout
 from fedssca.problem.problem import Problem
 from fedssca.rounds.aggregate import Adder, Answerer, Sums, in_clear

@@ -26,7 +26,7 @@ from fedssca.evaluate.evaluator import Evaluator, evaluator_over, state_row
 from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.calibrate import probe
-from fedssca.privacy.noise.gaussian import MessageNoise, simulated
+from fedssca.privacy.noise.messages import MessageNoise, simulated
 from fedssca.problem.problem import Params, Problem
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.loop import Runtime, run

@@ -14,12 +14,10 @@ from typing import Any
 from fedssca.data.encode import MOST_KINDS, feature_names, joined_moments
 from fedssca.deploy.census import Census, Facts, Question
 from fedssca.errors import UserError
+from fedssca.problem.constraint_kinds import KINDS
 from fedssca.run.config import Config
 
 __all__ = ["merge", "question"]
-
-UNCOUNTED = ("loss", "client_loss", "client_loss_gap")
-"""The constraints that need no counts of labels."""
 
 
 def question(config: Config, run: str) -> Question:
@@ -31,7 +29,7 @@ def question(config: Config, run: str) -> Question:
         "test_fraction": config.data.test_fraction,
         "seed": config.run.seed,
         "extra": list(dict.fromkeys(c.column for c in limits if c.column)),
-        "counted": any(c.kind not in UNCOUNTED for c in limits),
+        "counted": any(KINDS[c.kind].counts for c in limits),
         "holder": config.data.label_holder,
         "run": run,
     }

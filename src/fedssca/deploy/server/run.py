@@ -24,6 +24,7 @@ from fedssca.deploy.server.row_rounds import RowRounds
 from fedssca.deploy.server.sites import Sites
 from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm
+from fedssca.problem.constraint_kinds import KINDS
 from fedssca.rounds.aggregate import Adder
 from fedssca.rounds.loop import Runtime
 from fedssca.run.build import Job, build
@@ -55,7 +56,7 @@ class RunServer:
         self._config, self._order, self._out = replace(config, data=data), order, out
         self._vertical = config.data.split == "feature"
         everyone = len(order.sites)
-        each = any(entry.kind.startswith("client_loss") for entry in config.problem.constraint)
+        each = any(KINDS[entry.kind].per_client for entry in config.problem.constraint)
         needed = config.deploy.min_sites or everyone // 2 + 1
         self._log = RunLog(out)
         self.sites = Sites(

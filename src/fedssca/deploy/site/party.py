@@ -22,7 +22,7 @@ from fedssca.deploy.site.stages import StageClient, stage_client
 from fedssca.deploy.stages import PASSED_ON, STAGES, hides_h, shapes_of, stage_roles
 from fedssca.deploy.sums import SUM, for_stage, for_sum, marked, weight_of
 from fedssca.errors import UserError
-from fedssca.privacy.noise.gaussian import SecretNoise
+from fedssca.privacy.noise.messages import SecretNoise
 from fedssca.rounds.aggregate import Arrays
 from fedssca.rounds.client import SERVER
 from fedssca.rounds.codec import Envelope, InvalidMessage, arrays_of, decode, encode, note, tree_of

@@ -17,7 +17,7 @@ from fedssca.deploy.stages import method_of, stage_roles
 from fedssca.errors import UserError
 from fedssca.evaluate.evaluator import added, everything, full_passes, held_out
 from fedssca.methods.algorithm import Algorithm
-from fedssca.privacy.noise.gaussian import MessageNoise, SecretNoise
+from fedssca.privacy.noise.messages import MessageNoise, SecretNoise
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.rounds.client import SERVER, ColumnClient, Outgoing, RowClient
 from fedssca.rounds.exchange import Exchange, Pairwise

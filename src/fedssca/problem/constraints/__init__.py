@@ -6,12 +6,10 @@ several constraints: both sides of a gap, or one per client.
 """
 
 from fedssca.problem.constraints.base import (
-    LOSS,
     Constraint,
     ScoreTerm,
     client_loss_at_most,
     client_loss_gap_at_most,
-    cross_entropy,
     custom,
     loss_at_most,
     straight_through,
@@ -25,6 +23,7 @@ from fedssca.problem.constraints.rates import (
     precision_at_least,
     recall_at_least,
 )
+from fedssca.problem.losses import LOSS, cross_entropy
 
 __all__ = [
     "LOSS",

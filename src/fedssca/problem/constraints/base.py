@@ -11,14 +11,13 @@ import jax.numpy as jnp
 
 from fedssca.errors import UserError
 from fedssca.problem.constraint_kinds import KINDS, KindName
+from fedssca.problem.losses import LOSS, cross_entropy
 from fedssca.problem.problem import Array, Batch, Rate
 
 ScoreTerm: TypeAlias = Callable[[Array, Batch], Array]
 """(scores (B, L), batch) -> one number per sample, (B,)."""
 Rates: TypeAlias = Callable[[Array, Batch], Sequence[Rate]]
 """(scores, batch) -> the quantity to report, as a sum of rates."""
-
-LOSS = "loss"
 
 
 class Constraint(NamedTuple):
@@ -29,12 +28,6 @@ class Constraint(NamedTuple):
     limit: float
     rates: Rates | None = None
     """The quantity to report under `name` on training and held-out data, as a sum of rates."""
-
-
-def cross_entropy(scores: Array, batch: Batch) -> Array:
-    """-log softmax(scores)[y] for every sample."""
-    picked = jnp.take_along_axis(scores, batch["y"][:, None].astype(jnp.int32), axis=1)[:, 0]
-    return jax.nn.logsumexp(scores, axis=1) - picked
 
 
 def straight_through(hard: Array, proxy: Array) -> Array:

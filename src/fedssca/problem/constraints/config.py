@@ -35,8 +35,6 @@ MAKERS: dict[KindName, Callable[..., list[Constraint]]] = {
     "client_loss": client_loss_at_most,
     "client_loss_gap": client_loss_gap_at_most,
 }
-NEEDS_LABELS = ("fnr", "fpr", "recall", "precision", "opportunity")
-NEEDS_CLIENTS = ("client_loss", "client_loss_gap")
 
 
 def from_config(
@@ -63,9 +61,9 @@ def from_config(
     )
     if "column" in allowed:
         given["groups"] = _groups(kind, given.get("column"), train)
-    if kind in NEEDS_LABELS:
+    if KINDS[kind].labels:
         given["labels"] = train["y"]
-    if kind in NEEDS_CLIENTS:
+    if KINDS[kind].per_client:
         if client_sizes is None:
             raise UserError(
                 f"constraint {kind!r} needs clients that hold rows of their own, but here they "

@@ -4,7 +4,7 @@ data        load the rows, and share them out to the clients
 pose        the problem: model, objective, limits
 calibrate   step sizes that were left open, found by probing the clients
 choose      the method, in cohorts and with noise where the config asks for them
-engine      where the rounds happen
+runtime     where the rounds happen
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.methods.algorithm import Algorithm
-from fedssca.privacy.noise.gaussian import MessageNoise
+from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Problem
 from fedssca.rounds.check import check_fit
 from fedssca.run.build.calibrate import calibrated, probing
 from fedssca.run.build.choose import in_cohorts, method_of
 from fedssca.run.build.data import load_dataset, share_out
-from fedssca.run.build.engine import RUNTIMES, Engine, engine_of
 from fedssca.run.build.pose import model_of, problem_of
+from fedssca.run.build.runtime import RUNTIMES, Engine, engine_of
 from fedssca.run.config import Config
 from fedssca.run.privacy import check_columns, noise_of
 

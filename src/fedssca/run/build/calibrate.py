@@ -12,11 +12,11 @@ from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.calibrate import PROBES, StepSizes, calibrate, probe
 from fedssca.methods.participation import cohort_of, participation
 from fedssca.methods.steered import steered_ssca
-from fedssca.privacy.noise.gaussian import MessageNoise, simulated
+from fedssca.privacy.noise.messages import MessageNoise, simulated
 from fedssca.problem.problem import Problem
 from fedssca.rounds.fused import Fused
 from fedssca.run.build.choose import in_cohorts, one_gradient
-from fedssca.run.build.engine import Engine
+from fedssca.run.build.runtime import Engine
 from fedssca.run.privacy import noise_deviation, noise_of
 from fedssca.run.schema import Config, StepSettings
 

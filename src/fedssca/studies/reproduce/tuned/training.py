@@ -27,7 +27,7 @@ from fedssca.data import Dataset, Rows
 from fedssca.errors import UserError
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.evaluate.traffic import traffic
-from fedssca.privacy.noise.gaussian import simulated
+from fedssca.privacy.noise.messages import simulated
 from fedssca.run.build import build, engine_of, load_dataset
 from fedssca.run.config import Config, parse, render
 from fedssca.run.schema import AlgorithmSettings

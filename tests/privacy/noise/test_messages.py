@@ -15,14 +15,8 @@ from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.methods.calibrate import probe
 from fedssca.methods.participation import participation
-from fedssca.privacy.noise.gaussian import (
-    QUIET,
-    MessageNoise,
-    SecretNoise,
-    entropy_normal,
-    simulated,
-    with_noise,
-)
+from fedssca.privacy.noise.gaussian import entropy_normal
+from fedssca.privacy.noise.messages import QUIET, MessageNoise, SecretNoise, simulated, with_noise
 from fedssca.problem.models import classifier, mlp
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 from fedssca.rounds.client import RowClient

@@ -1,0 +1,295 @@
+"""Differential privacy, a combinator: clipped messages under Gaussian noise, and the account of it.
+
+Let a unit that weighs 1 count at most C in its gradients and V in each of its m values (`clip`).
+In a message it weighs a: N_i / (B N) for one of the B samples of client i, N_i / N for client i
+itself. One unit more or less moves the gradients by a C and each value by a V. Noise of standard
+deviation a C s on the gradients and a V r on the values makes the stacked message, each part over
+its noise, one Gaussian mechanism with
+
+    1 / sigma^2 = 1 / s^2 + m / r^2,        r = QUIET s,
+
+sigma the noise multiplier: values are noised and accounted in the same mechanism, with r > s
+because one number is averaged over the rounds far more easily than a hundred thousand.
+
+Who sees what decides on a. If the server sees each client's message, each client adds the noise of
+its own a. If it sees only sums, a is that of the heaviest unit, and every client adds its share
+1 / survivors of the variance: the smallest sum that can be opened still has all of it. Parties that
+hold columns send blocks that are put side by side, not added: each adds the full noise.
+
+The noise is a `Perturbation` of messages. In a simulation (`simulated`) it comes from the run's
+seed, so that a run can be repeated. At the sites of a deployment (`SecretNoise`) it comes from the
+operating system, because the server knows the seed and could subtract such noise again.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.data.sampling import batch_indices, words
+from fedssca.data.split import Columns, Rows
+from fedssca.errors import UserError
+from fedssca.methods.algorithm import Algorithm, Message, Request
+from fedssca.methods.participation import Cohort, asked_in, cohort_of
+from fedssca.privacy.noise.accountant import ASSUMPTION, Ledger, busiest, multiplier
+from fedssca.privacy.noise.clip import ReadChange, per_client, per_sample
+from fedssca.privacy.noise.gaussian import disturbed, entropy_normal
+from fedssca.problem.problem import Array, Problem
+from fedssca.rounds.perturb import Perturb, Perturbation, unperturbed
+
+__all__ = ["MessageNoise", "SecretNoise", "simulated", "with_noise"]
+
+QUIET = 3.0
+"""Noise on a value over noise on a gradient, both relative to their bounds."""
+SERVER = np.zeros(1, np.int32)
+"""The number under which batches of parties that hold columns are drawn."""
+
+
+class MessageNoise(NamedTuple):
+    """The noise on the messages of a run, and the account of what it spends."""
+
+    scalar: float
+    """Standard deviation of the noise on values, for a unit that weighs 1."""
+    vector: float
+    """Standard deviation of the noise on gradients, for a unit that weighs 1."""
+    weight: Callable[[Any], Any]
+    """N_i / N -> the factor of client i's noise: how much a unit weighs in what is seen of it."""
+    ledger: Ledger | None
+    """What is spent; None where messages are clipped only and no noise is added."""
+    change: ReadChange | None = None
+    """How changes of w carry gradients, where clients send changes."""
+    separate: bool = False
+    """Messages of single clients are clipped, so that no batches of clients can be joined."""
+
+    def spread(self, request: Request) -> tuple[float, Any]:
+        """Standard deviations of values and of vectors, for a unit that weighs 1."""
+        unit = jnp.abs(self.change(request).unit) if self.change else 1.0
+        return self.scalar, self.vector * unit
+
+
+def with_noise(
+    algorithm: Algorithm,
+    problem: Problem,
+    clients: Rows | Columns,
+    *,
+    clip: float,
+    value_clip: float = 0.0,
+    unit: str = "sample",
+    noise_multiplier: float = 0.0,
+    epsilon: float = 0.0,
+    delta: float = 1e-5,
+    rounds: int,
+    seed: int = 0,
+    probes: int = 0,
+    survivors: int = 0,
+    change: ReadChange | None = None,
+) -> tuple[Algorithm, MessageNoise]:
+    """`algorithm` with clipped messages, and the noise that protects one `unit`.
+
+    A unit is a "sample" or a whole "client". Give `noise_multiplier`, or `epsilon`: what `rounds`
+    rounds and `probes` probing messages may spend together; with neither, messages are clipped
+    only. `survivors` > 0 says that the server sees only sums, and none of fewer clients than that.
+    A cohort is drawn before (`participation`), with the same `seed`; batches of parties that hold
+    columns are drawn from it too. `change` is given where clients send changes of w.
+
+    Train with `simulate(problem, clients, algorithm, rounds, seed, noise=noise)`.
+    """
+    _check(algorithm, clients, clip, unit, noise_multiplier, epsilon)
+    bounds = clip, value_clip or clip
+    made = _clipped(algorithm, problem, clients, unit, bounds, change)
+    separate = unit == "client"
+    if not noise_multiplier and not epsilon:
+        return made, MessageNoise(0.0, 0.0, lambda share: share, None, change, separate)
+    cohort = cohort_of(algorithm, problem)
+    rate, seen, uses = _takes_part(algorithm, cohort, clients, unit, rounds, seed)
+    most = probes + (rounds - 1 if uses is None else uses[-1])
+    sigma = noise_multiplier or multiplier(epsilon, delta, rate, most)
+    sizes = clients.sizes if isinstance(clients, Rows) else (clients.total,)
+    drawn = (algorithm.batch, min(sizes)) if rate < 1 else None
+    ledger = Ledger(sigma, delta, unit, rate, seen, rounds - 1, uses, drawn, probes)
+    if rate < 1:
+        warnings.warn(f"epsilon assumes that {ASSUMPTION.format(rate=rate)}", stacklevel=3)
+    s = sigma * math.sqrt(1 + len(problem.valued) / QUIET**2)
+    weight = 1.0 if unit == "client" else 1 / algorithm.batch
+    heaviest = max(sizes) / sum(sizes) * weight / math.sqrt(max(survivors, 1))
+    sums_only = survivors > 0 and isinstance(clients, Rows)
+    noise = MessageNoise(
+        scalar=QUIET * s * bounds[1],
+        vector=s * bounds[0],
+        weight=lambda share: 0 * share + heaviest if sums_only else share * weight,
+        ledger=ledger,
+        change=change,
+        separate=separate,
+    )
+    return made, noise
+
+
+def _clipped(
+    algorithm: Algorithm,
+    problem: Problem,
+    clients: Rows | Columns,
+    unit: str,
+    bounds: tuple[float, float],
+    change: ReadChange | None,
+) -> Algorithm:
+    if unit == "client":
+        return per_client(algorithm, *bounds, change)
+    split = problem.vertical if isinstance(clients, Columns) else None
+    return per_sample(algorithm, *bounds, () if split is None else split.blocks, change)
+
+
+def _check(
+    algorithm: Algorithm,
+    clients: Rows | Columns,
+    clip: float,
+    unit: str,
+    noise_multiplier: float,
+    epsilon: float,
+) -> None:
+    """One line for what cannot be."""
+    if not clip > 0:
+        raise UserError(
+            "privacy: noise needs privacy.clip, the longest gradient that counts; start with the "
+            "length of a typical one, about 1 for the ready-made networks"
+        )
+    if noise_multiplier and epsilon:
+        raise UserError(
+            "privacy.noise_multiplier and privacy.epsilon both say how much noise: keep one of them"
+        )
+    if unit == "sample" and algorithm.steps > 1:
+        raise UserError(
+            f"algorithm.local_steps = {algorithm.steps}: a sample is hidden in messages of one "
+            'step only; use local_steps = 1, or privacy.unit = "client"'
+        )
+    if isinstance(clients, Columns):
+        if unit == "client":
+            raise UserError(
+                'privacy.unit = "client": parties that hold columns know of the same people, '
+                'use "sample"'
+            )
+        if clients.collection == "open":
+            raise UserError(
+                'data.collection = "open" sends the data themselves, which no noise hides: use '
+                '"exchange"'
+            )
+        if noise_multiplier or epsilon:
+            warnings.warn(
+                "privacy: noise hides samples from the server only; the h_i that parties exchange "
+                "carry none, and peers see them (with secure_sum: their sum)",
+                stacklevel=4,
+            )
+
+
+def _takes_part(
+    algorithm: Algorithm,
+    cohort: Cohort | None,
+    clients: Rows | Columns,
+    unit: str,
+    rounds: int,
+    seed: int,
+) -> tuple[float, float, tuple[int, ...] | None]:
+    """How likely a unit is in a round: for the server, for others; and the busiest one's rounds.
+
+    The server knows the cohort, and it names the rows where parties hold columns: no chance is left
+    there, only a count. Clients with rows draw their batches unseen.
+    """
+    if isinstance(clients, Columns):
+        batch = algorithm.batch
+        everybody = np.array([clients.total])
+        uses = _count(
+            lambda t: batch_indices(seed, t, SERVER, everybody, batch)[0], rounds, clients.total
+        )
+        return 1.0, batch / clients.total, uses
+    part = 1.0 if unit == "client" else algorithm.batch / min(clients.sizes)
+    if cohort is None:
+        return part, part, None
+    asked = _count(lambda t: asked_in(t, cohort, seed), rounds, clients.count)
+    return part, part * cohort.size / clients.count, asked
+
+
+def _count(members: Callable[[Array], Array], rounds: int, total: int) -> tuple[int, ...]:
+    """How often the busiest takes part, from who does in rounds t = 1, 2, ..."""
+    some, chunk = jax.jit(jax.vmap(members)), 256
+
+    def each() -> Iterator[np.ndarray]:
+        for first in range(1, rounds, chunk):
+            here = np.asarray(some(np.arange(first, first + chunk, dtype=np.int32)))
+            yield from here[: rounds - first]
+
+    return busiest(each(), total)
+
+
+def simulated(noise: MessageNoise | None, seed: int) -> Perturbation:
+    """Noise from (seed, round, client): for simulations, which must give the same bits again."""
+    if noise is None or noise.ledger is None:
+        return unperturbed._replace(separate=noise is not None and noise.separate)
+
+    @jax.jit
+    def disturb(message: Message, request: Request, number: Array, share: Array) -> Message:
+        factor = noise.weight(share)
+        return _disturbed(noise, message, request, factor, words(seed), number)
+
+    def client(number: int, share: float) -> Perturb:
+        return lambda message, request: disturb(message, request, number, share)
+
+    def joint(total: Message, request: Request, shares: Array, seed: Any) -> Message:
+        """Noise as large as that of all clients together."""
+        each = jnp.where(shares > 0, noise.weight(shares), 0)
+        factor = jnp.sqrt(jnp.sum(jnp.square(each)))
+        return _disturbed(noise, total, request, factor, seed, -1)
+
+    return Perturbation(client, joint, noise.separate)
+
+
+class SecretNoise:
+    """The noise of one site of a deployment, from the operating system's entropy.
+
+    One object serves all stages of a run. It releases no more messages than were accounted for:
+    whatever a server asks beyond that would be spent without being counted.
+    """
+
+    def __init__(self) -> None:
+        self._sent: Counter[int] = Counter()
+
+    def perturbation(self, noise: MessageNoise | None) -> Perturbation:
+        """What a client does to its messages; nothing where there is no noise."""
+        if noise is None or noise.ledger is None:
+            return unperturbed
+        return unperturbed._replace(client=partial(self._client, noise, noise.ledger.planned))
+
+    def _client(self, noise: MessageNoise, most: int, number: int, share: float) -> Perturb:
+        def perturb(message: Message, request: Request) -> Message:
+            if self._sent[number] >= most:
+                raise UserError(
+                    f"privacy: {most} messages were accounted for and have been sent, no more of "
+                    "them in this job: start another run"
+                )
+            self._sent[number] += 1
+            scalar, vector = noise.spread(request)
+            factor = float(noise.weight(share))
+
+            def add(leaf: Any, spread: Any) -> np.ndarray:
+                drawn = entropy_normal(np.shape(leaf)) * (factor * float(spread))
+                return np.asarray(leaf + drawn, np.asarray(leaf).dtype)
+
+            return Message(
+                jax.tree.map(lambda leaf: add(leaf, scalar), message.scalars),
+                jax.tree.map(lambda leaf: add(leaf, vector), message.vectors),
+            )
+
+        return perturb
+
+
+def _disturbed(
+    noise: MessageNoise, message: Message, request: Request, factor: Any, seed: Any, number: Any
+) -> Message:
+    scalar, vector = noise.spread(request)
+    return disturbed(message, request, (factor * scalar, factor * vector), seed, number)
