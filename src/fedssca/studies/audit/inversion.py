@@ -108,6 +108,8 @@ def _solver(
 
     Bases are padded with zeros to `size`, so that all passes share one compiled program.
     """
+    import optimistix
+
     weights = message.group.weight
     weight, even = float(weights.mean()), float(np.ptp(weights) < 1e-9 * weights.mean())
     clip = (
@@ -133,25 +135,18 @@ def _solver(
             pieces.append(outside * (jnp.minimum(x, 0) + jnp.maximum(x - 1, 0)))
         return jnp.concatenate(pieces)
 
-    def descend(known: Any, a: Array, kind: Array) -> tuple[Array, Array]:
-        """Run the Levenberg-Marquardt method for a fixed number of steps."""
+    def solve(known: Any, a: Array, kind: Array) -> tuple[Array, Array]:
+        """Return the end of at most STEPS Levenberg-Marquardt steps, and its squared residual."""
+        method: Any = optimistix.LevenbergMarquardt(rtol=1e-8, atol=1e-10)
 
-        def step(carry: tuple[Array, Array, Array], _: None) -> tuple[Any, None]:
-            a, damping, best = carry
-            slope = jax.jacfwd(lambda at: residual(known, at, kind))(a)
-            square = slope.T @ slope
-            damp = jnp.diag(damping * jnp.diag(square) + 1e-14)
-            moved = a - jnp.linalg.solve(square + damp, slope.T @ residual(known, a, kind))
-            value = jnp.sum(residual(known, moved, kind) ** 2)
-            better = value < best
-            after = jnp.where(better, moved, a), jnp.where(better, 0.3 * damping, 4 * damping)
-            return (*after, jnp.where(better, value, best)), None
+        def equations(at: Array, _: None) -> Array:
+            return residual(known, at, kind)
 
-        begin = a, jnp.asarray(0.1), jnp.sum(residual(known, a, kind) ** 2)
-        (a, _, best), _ = jax.lax.scan(step, begin, None, length=STEPS)
-        return a, best
+        end = optimistix.least_squares(equations, method, a, max_steps=STEPS, throw=False).value
+        value = jnp.sum(residual(known, end, kind) ** 2)
+        return end, jnp.where(jnp.isfinite(value), value, jnp.inf)
 
-    many = jax.jit(jax.vmap(descend, (None, 0, 0)))
+    many = jax.jit(jax.vmap(solve, (None, 0, 0)))
     parts = jax.jit(jax.vmap(part, (None, 0, 0)))
 
     def attempt(left: np.ndarray, rows: int, rng: np.random.Generator) -> list[_Row]:

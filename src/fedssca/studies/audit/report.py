@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedssca.privacy import require_privacy
 from fedssca.run.config import Config
 from fedssca.studies.audit.audited_run import AuditedRun, NoiseSetting, set_up
 from fedssca.studies.audit.inversion import invert, square
@@ -46,6 +47,8 @@ class Audit(NamedTuple):
 
 def audit(config: Config, attack: bool = False, tick: Tick = lambda text: None) -> Audit:
     """Assess what each observer of a run receives; nothing is trained."""
+    if attack:
+        require_privacy("optimistix")
     with jax.enable_x64(True):
         tick("setting up the run")
         run = set_up(config)
