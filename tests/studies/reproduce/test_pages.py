@@ -96,4 +96,4 @@ def test_pages_tell_statements_numbers_and_origin(tmp_path: Path, capsys) -> Non
     print_verdicts([about], tmp_path)
     out = capsys.readouterr().out
     assert "does not hold" in out
-    assert "begin with index.md" in out
+    assert "start with index.md" in out

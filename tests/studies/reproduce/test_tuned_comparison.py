@@ -261,7 +261,7 @@ def test_parties_that_hold_columns_race_too() -> None:
 def test_what_cannot_be_raced_is_said_in_a_line(tmp_path: Path) -> None:
     cache = open_cache(tmp_path)
     limited = parse('[[problem.constraint]]\nkind = "loss"\nlimit = 0.2\n')
-    with pytest.raises(UserError, match="knows no limits"):
+    with pytest.raises(UserError, match="takes no constraints"):
         compare(limited, ENTRIES, cache, mark="")
     for bad in ({"trials": 0}, {"runs": 0}, {"seed": -1}, {"targets": (90,)}, {"targets": ()}):
         with pytest.raises(UserError, match=next(iter(bad))):
