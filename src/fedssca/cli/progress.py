@@ -56,9 +56,11 @@ class ProgressLine:
             self._status.start()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """Leave the terminal as it was."""
+    def __exit__(self, kind: object, *error: object) -> None:
+        """Leave the terminal as it was; after success show notes that still wait."""
         self._status.stop()
+        if kind is None:
+            self._print_waiting()
         if self._bar.live.is_started:
             self._bar.stop()
 
@@ -97,10 +99,13 @@ class ProgressLine:
     def _start_bar(self) -> None:
         if not self._bar.live.is_started:
             self._status.stop()
-            for text in self._waiting:
-                self._print_note(text)
-            self._waiting.clear()
+            self._print_waiting()
             self._bar.start()
+
+    def _print_waiting(self) -> None:
+        for text in self._waiting:
+            self._print_note(text)
+        self._waiting.clear()
 
     def _print_note(self, text: str) -> None:
         if text not in self._shown:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from fedssca.cli.options import Json, Quiet, new_app, progress_console
+from fedssca.cli.progress import ProgressLine
 from fedssca.errors import UserError
 from fedssca.system import starting_up
 
@@ -63,19 +64,19 @@ def reproduce(
 
     if tuned and trials < 1:
         raise UserError(f"--trials {trials}: it must be at least 1")
-    console = progress_console(quiet, as_json)
     try:
-        panels = reproduce_into(
-            out,
-            names,
-            runs,
-            console,
-            jobs=jobs,
-            cache=cache,
-            data=data,
-            resume=resume,
-            trials=trials if tuned else 0,
-        )
+        with ProgressLine(progress_console(quiet, as_json), "the figures", percent=True) as line:
+            panels = reproduce_into(
+                out,
+                names,
+                runs,
+                line,
+                jobs=jobs,
+                cache=cache,
+                data=data,
+                resume=resume,
+                trials=trials if tuned else 0,
+            )
     except KeyboardInterrupt:
         kept = cache or out / "cache"
         print(f"stopped; finished runs are in {kept}: same command again goes on", file=sys.stderr)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
-
 from fedssca.errors import UserError
+from fedssca.run.progress import ProgressDisplay
 from fedssca.run.versions import versions
 from fedssca.studies.reproduce.cache import Cache, fingerprint
 from fedssca.studies.reproduce.experiment import Experiment, known, read
@@ -24,7 +20,6 @@ from fedssca.studies.reproduce.tuned.statements import (
     tuned_check,
     write_comparison,
 )
-from fedssca.studies.reproduce.tuned.training import Progress
 from fedssca.studies.reproduce.verdict import SecondCheck
 from fedssca.studies.reproduce.workers import run_all
 from fedssca.system import cores
@@ -42,7 +37,7 @@ def reproduce_into(
     out: Path,
     names: Sequence[str],
     runs: int,
-    console: Console,
+    progress: ProgressDisplay,
     *,
     jobs: int | None = None,
     cache: Path | None = None,
@@ -75,8 +70,7 @@ def reproduce_into(
     check_folder(out)
     items = plan(panels, runs, store)
     if count := store.outdated(every):
-        note = f"{count} cached runs are of another version of the code: computed again"
-        console.print(f"[yellow]note:[/] {note}", highlight=False)
+        progress.note(f"{count} cached runs are of another version of the code: computed again")
     ahead = {key for item in items for key in item.keys}
     written: dict[str, Row] = {}
     checks: dict[str, SecondCheck] = {}
@@ -100,14 +94,13 @@ def reproduce_into(
 
     write_ready()
     if items:
-        with RunsProgress(console, items, len(every)) as screen:
-            run_all(items, store, processes, screen.show, done)
+        run_all(items, store, processes, RunsProgress(progress, items, len(every)).show, done)
     comparisons: list[Row] = []
     for split, curves in families(panels).items() if trials else ():
-        with _comparison_progress(console, split) as progress:
-            outcomes = compare_family(
-                curves, store.folder, trials, min(runs, TUNED_RUNS), processes, progress
-            )
+        tell = _comparison_progress(progress, split)
+        outcomes = compare_family(
+            curves, store.folder, trials, min(runs, TUNED_RUNS), processes, tell
+        )
         command = f"fedssca reproduce {' '.join(names)} {options}"
         origin = Origin(command, list(range(runs)), versions(), store.code)
         comparisons.append(write_comparison(out, split, outcomes, origin))
@@ -135,57 +128,34 @@ def _load(store: Cache, named: Sequence[str]) -> list[Row]:
     return [run for run in runs if run is not None]
 
 
-@contextmanager
-def _comparison_progress(console: Console, split: str) -> Iterator[Progress]:
-    """A progress bar for a tuned comparison, in estimated seconds of work."""
-    with _bar(console) as bar:
-        task = bar.add_task(f"tuning, {split}-based", total=None, label="starting")
+def _comparison_progress(
+    progress: ProgressDisplay, split: str
+) -> Callable[[float, float, str], None]:
+    """Return a function that tells the progress of a tuned comparison, in seconds of work."""
 
-        def tell(done: float, total: float, label: str) -> None:
-            bar.update(task, completed=done, total=total, label=label)
+    def tell(done: float, total: float, label: str) -> None:
+        progress.update(done, label, total=total, name=f"tuning, {split}-based")
 
-        yield tell
-
-
-def _bar(console: Console) -> Bar:
-    return Bar(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=12),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[label]}", markup=False),
-        TimeRemainingColumn(),
-        console=console,
-        speed_estimate_period=900,
-    )
+    return tell
 
 
 class RunsProgress:
-    """A progress bar over the whole plan, in estimated seconds of work."""
+    """Tells the progress over the whole plan, in estimated seconds of work."""
 
-    def __init__(self, console: Console, items: Sequence[PlannedRuns], runs: int) -> None:
+    def __init__(self, progress: ProgressDisplay, items: Sequence[PlannedRuns], runs: int) -> None:
+        self._progress = progress
         self._shares = dict.fromkeys((item.keys for item in items), 0.0)
         self._costs = {item.keys: item.cost for item in items}
         self._runs, self._known = runs, runs - sum(len(item.keys) for item in items)
-        self._bar = _bar(console)
-        total = sum(self._costs.values())
-        self._task = self._bar.add_task(self._counted(), total=total, label="starting")
+        self._tell("starting")
 
     def show(self, item: PlannedRuns, share: float) -> None:
         """Show that a fraction of an item is done."""
         self._shares[item.keys] = share
-        done = sum(self._costs[keys] * share for keys, share in self._shares.items())
-        self._bar.update(
-            self._task, completed=done, description=self._counted(), label=item.label[:32]
-        )
+        self._tell(item.label[:32])
 
-    def _counted(self) -> str:
-        done = sum(int(share * len(keys) + 1e-9) for keys, share in self._shares.items())
-        return f"{self._known + done} of {self._runs} runs"
-
-    def __enter__(self) -> RunsProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Remove the bar from the terminal."""
-        self._bar.stop()
+    def _tell(self, label: str) -> None:
+        work = sum(self._costs[keys] * share for keys, share in self._shares.items())
+        finished = sum(int(share * len(keys) + 1e-9) for keys, share in self._shares.items())
+        counted = f"{self._known + finished} of {self._runs} runs"
+        self._progress.update(work, label, total=sum(self._costs.values()), name=counted)
