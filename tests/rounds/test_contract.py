@@ -1,14 +1,13 @@
-"""One contract for every method and every way to share out the data.
+"""One contract for every method, every way to add messages up and every way to share out the data.
 
 The compiled runtime, the one that moves messages, and the same problem on one machine agree.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -21,22 +20,26 @@ from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.curvature import diagonal
 from fedssca.methods.local_ssca import local_ssca
 from fedssca.methods.multipliers import exact_penalty
+from fedssca.methods.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.methods.schedule import power
 from fedssca.methods.sgd import sgd
 from fedssca.methods.ssca import ssca
+from fedssca.methods.steered import steered_ssca
 from fedssca.problem.constraints import cross_entropy, loss_at_most
 from fedssca.problem.custom import vertical_problem
 from fedssca.problem.models import classifier, mlp
 from fedssca.problem.problem import Problem
+from fedssca.rounds.aggregate import in_clear
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
 from fedssca.run.config import parse
-from fedssca.run.privacy import simulated_sums
+from fedssca.run.privacy import simulated_exchange, simulated_sums
+from fedssca.run.schema.sections import MethodName
 
 pytestmark = pytest.mark.usefixtures("float64")
 
 P, J, L, N = 7, 5, 3, 60
-B, ROUNDS, SEED = 11, 10, 5  # B is no other dimension here: an axis of 11 is a batch
+B, ROUNDS, HALF, SEED = 11, 10, 5, 5  # B is no other dimension here: an axis of 11 is a batch
 STEPS = {"rho": power(1.0, 0.55), "gamma": power(0.9, 0.9)}
 
 rng = np.random.default_rng(1)
@@ -44,8 +47,7 @@ DATA = {"x": rng.normal(size=(N, P)), "y": rng.integers(0, L, N).astype(np.int32
 WHOLE, TWO = [np.arange(P)], [np.array([0, 2, 3, 6]), np.array([1, 4, 5])]
 FIVE = [np.array([6]), np.array([0, 5]), np.array([1, 2]), np.array([4]), np.array([3])]
 SPLITS: dict[str, Rows | Columns] = {
-    "rows": Rows(DATA, (20, 20, 20)),
-    "unequal rows": Rows(DATA, (12, 31, 17)),
+    "rows": Rows(DATA, (12, 31, 17)),
     "one party": Columns(DATA, tuple(WHOLE)),
     "two parties": Columns(DATA, tuple(TWO)),
     "five parties": Columns(DATA, tuple(FIVE)),
@@ -84,53 +86,73 @@ def three_limits(features: list[np.ndarray]) -> Problem:
     )
 
 
+def one_limit(features: list[np.ndarray]) -> Problem:
+    return network(features, loss_at_most(0.8), objective="norm")
+
+
+def no_limit(features: list[np.ndarray]) -> Problem:
+    return network(features, l2=0.01)
+
+
+STEERED: dict[str, Any] = {"rounds": ROUNDS + 1, "tau": 0.2, "opening": [30.0]}
+RIVAL: dict[str, Any] = {"rate": power(0.5, 0.2), "momentum": 0.5}
 METHODS: dict[str, tuple[Callable[[list[np.ndarray]], Problem], Callable[[Problem], Algorithm]]] = {
-    "ssca": (
-        lambda features: network(features, l2=0.01),
-        lambda p: ssca(p, batch=B, tau=0.2, **STEPS),
-    ),
-    "constrained": (
-        lambda features: network(features, loss_at_most(0.8), objective="norm"),
+    "default": (one_limit, lambda p: steered_ssca(p, batch=B, **STEERED, **STEPS)),
+    "ssca": (no_limit, lambda p: ssca(p, batch=B, tau=0.2, **STEPS)),
+    "exact multipliers": (
+        one_limit,
         lambda p: ssca(p, batch=B, tau=0.2, dual=exact_penalty(p, [10.0, 100.0], 3), **STEPS),
     ),
     "three limits": (three_limits, lambda p: ssca(p, batch=B, tau=0.5, penalty=20.0, **STEPS)),
     "diagonal": (
-        lambda features: network(features, loss_at_most(0.8), objective="norm"),
+        one_limit,
         lambda p: ssca(p, batch=B, surrogate=diagonal(p, 0.2, chunk=4), penalty=10.0, **STEPS),
     ),
-    "sgd": (
-        lambda features: network(features, l2=0.01),
-        lambda p: sgd(p, batch=B, rate=power(0.5, 0.2)),
-    ),
-    "momentum": (
-        lambda features: network(features, l2=0.01),
-        lambda p: sgd(p, batch=B, rate=power(0.2), steps=3, momentum=0.8),
-    ),
     "local steps": (
-        lambda features: network(features, loss_at_most(0.8), objective="norm"),
-        lambda p: local_ssca(
-            p, batch=B, steps=3, rounds=ROUNDS + 1, tau=0.2, opening=[30.0], **STEPS
-        ),
+        one_limit,
+        lambda p: local_ssca(p, batch=B, steps=3, **STEERED, **STEPS),
     ),
+    "sgd": (no_limit, lambda p: sgd(p, batch=B, rate=power(0.5, 0.2))),
+    "momentum": (no_limit, lambda p: sgd(p, batch=B, rate=power(0.2), steps=3, momentum=0.8)),
+    "penalty": (one_limit, lambda p: quadratic_penalty(p, batch=B, penalty=5.0, **RIVAL)),
+    "primal-dual": (one_limit, lambda p: primal_dual(p, batch=B, dual_rate=power(1.0), **RIVAL)),
+    "augmented": (
+        one_limit,
+        lambda p: augmented_lagrangian(p, batch=B, dual_rate=power(1.0), penalty=2.0, **RIVAL),
+    ),
+    "switching": (one_limit, lambda p: switching(p, batch=B, tolerance=0.1, **RIVAL)),
 }
-COVER = {  # compiling takes the time: FEDSSCA_FULL=1 runs the whole product
-    "ssca": ["unequal rows", "one party", "five parties", "label holder", "open"],
-    "constrained": ["rows", "two parties"],
-    "three limits": ["label holder", "open"],
-    "diagonal": ["label holder"],
-    "sgd": ["two parties"],
-    "momentum": ["unequal rows"],
-    "local steps": ["unequal rows"],
-}
+ONLY_ROWS = ("momentum", "local steps")  # local steps need whole samples
 CASES = [
     (method, split)
     for method in METHODS
     for split, clients in SPLITS.items()
-    if os.environ.get("FEDSSCA_FULL") or split in COVER[method]
-    if method not in ("momentum", "local steps") or isinstance(clients, Rows)
+    if method not in ONLY_ROWS or isinstance(clients, Rows)
 ]
 COLUMNS = [case for case in CASES if isinstance(SPLITS[case[1]], Columns)]
-each = pytest.mark.parametrize(("method", "split"), CASES)
+HIDDEN = [(method, "rows", sums) for method in METHODS for sums in ("secure_sum", "homomorphic")]
+HIDDEN += [
+    (method, split, "secure_sum")
+    for method, split in COLUMNS
+    if split in ("five parties", "label holder")  # "open" shows h, and one party has no peers
+    if method != "three limits"  # its head needs every h, not their sum
+]
+
+
+def over(cases: list[tuple[str, ...]]) -> pytest.MarkDecorator:
+    """One test for each case; `make quick` runs those of the default method."""
+    names = ("method", "split", "hidden")[: len(cases[0])]
+    marks = [() if case[0] == "default" else pytest.mark.long for case in cases]
+    return pytest.mark.parametrize(
+        names, [pytest.param(*case, marks=mark) for case, mark in zip(cases, marks, strict=True)]
+    )
+
+
+each = over(CASES)
+
+
+def test_every_method_of_a_config_is_here() -> None:
+    assert set(get_args(MethodName)) <= METHODS.keys()
 
 
 class Run(NamedTuple):
@@ -187,20 +209,21 @@ def test_compiled_rounds_and_messages_agree(method: str, split: str) -> None:
     assert np.linalg.norm(left.w - start) > 0.01 * np.linalg.norm(start)
 
 
-@pytest.mark.parametrize(
-    ("method", "split"), [case for case in CASES if isinstance(SPLITS[case[1]], Rows)]
-)
-@pytest.mark.parametrize("hidden", ["secure_sum", "homomorphic"])
-def test_hidden_sums_change_nothing(hidden: str, method: str, split: str) -> None:
+@pytest.mark.filterwarnings("ignore:the sum of two parties")
+@over(HIDDEN)
+def test_hidden_sums_change_nothing(method: str, split: str, hidden: str) -> None:
     pytest.importorskip("cryptography")
     pytest.importorskip("tenseal")
     p, algorithm = setting(method, split)
-    sums = simulated_sums(parse(f"[privacy]\n{hidden} = true"), SPLITS[split].count)
-    runtime = Local(p, SPLITS[split], algorithm, SEED, sums=sums)
-    state = runtime.advance(algorithm.init(p.start), ROUNDS // 2)
-    plain = fused(method, split).fused.advance(algorithm.init(p.start), ROUNDS // 2)
-    close(state.w, plain.w, 1e-9 if hidden == "secure_sum" else 1e-6)
-    assert int(state.round) == ROUNDS // 2
+    config, clients = parse(f"[privacy]\n{hidden} = true"), SPLITS[split]
+    sums, exchange = in_clear, simulated_exchange(config, p, clients)
+    if isinstance(clients, Rows):
+        sums = simulated_sums(config, clients.count)
+    runtime = Local(p, clients, algorithm, SEED, sums=sums, exchange=exchange)
+    state = runtime.advance(algorithm.init(p.start), HALF)
+    plain = fused(method, split).fused.advance(algorithm.init(p.start), HALF)
+    close(state.w, plain.w, 1e-6 if hidden == "homomorphic" else 1e-9)
+    assert int(state.round) == HALF
 
 
 @cache
@@ -211,7 +234,7 @@ def one_machine(method: str, split: str) -> State:
     return Fused(alone, Rows(DATA, (N,)), algorithm, SEED).advance(algorithm.init(p.start), ROUNDS)
 
 
-@pytest.mark.parametrize(("method", "split"), COLUMNS)
+@over(COLUMNS)
 def test_parties_with_columns_do_what_one_machine_does(method: str, split: str) -> None:
     # Ready-made networks keep the layout of w: one answer for any number of parties.
     same = split if method == "three limits" else "rows"
@@ -237,16 +260,16 @@ def test_stops_on_the_way_change_not_a_bit(method: str, split: str) -> None:
 
 @pytest.mark.parametrize("method", ["ssca", "sgd"])
 def test_large_batches_go_through_in_parts(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = fused(method, "unequal rows")
+    whole = fused(method, "rows")
     monkeypatch.setattr("fedssca.rounds.fused.TILE", 7)
-    parts = Fused(whole.problem, SPLITS["unequal rows"], whole.algorithm, SEED)
+    parts = Fused(whole.problem, SPLITS["rows"], whole.algorithm, SEED)
     state = parts.advance(whole.algorithm.init(whole.problem.start), ROUNDS)
     close(state.w, whole.end.w, 1e-9)
 
 
 @pytest.mark.parametrize(
     ("method", "split"),
-    [("ssca", "unequal rows"), ("sgd", "two parties"), ("momentum", "unequal rows")],
+    [("ssca", "rows"), ("sgd", "two parties"), ("momentum", "rows")],
 )
 def test_the_seed_decides_everything(method: str, split: str) -> None:
     run = fused(method, split)
@@ -256,7 +279,7 @@ def test_the_seed_decides_everything(method: str, split: str) -> None:
     assert np.linalg.norm(fused(method, split, SEED + 1).end.w - run.end.w) > 1e-4
 
 
-@pytest.mark.parametrize(("method", "split"), [case for case in COLUMNS if case[1] != "open"])
+@over([case for case in COLUMNS if case[1] != "open"])
 def test_only_sums_reach_the_server(method: str, split: str) -> None:
     payloads = local(method, split)[2]
     assert {phase for phase, _ in payloads} == {"reply"}
