@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import jax
 import numpy as np
 import pytest
@@ -15,8 +17,19 @@ from fedssca.system import keep_compiled_programs
 from tests.browser_helpers import MISSING
 from tests.leftovers import Leftovers
 
+# Most of the time goes into compiling small programs. XLA needs half of it when it optimises
+# nothing. `XLA_FLAGS= make test` runs the tests with programs as users have them.
+FAST_COMPILER = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false"
+)
+os.environ.setdefault("XLA_FLAGS", FAST_COMPILER)
 COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 keep_compiled_programs(COMPILED)  # tests share many programs
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is in a job that a script starts in the background. Tests that send Ctrl-C need it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -97,6 +110,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
     return report
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say which tests run on one worker, and begin with the real processes.
 
@@ -109,7 +123,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     items.sort(key=real, reverse=True)
     for item in items:
-        item.add_marker(pytest.mark.xdist_group("processes" if real(item) else item.path.name))
+        group = "processes" if real(item) else item.nodeid.split("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
