@@ -59,7 +59,7 @@ def test_completion_offers_commands_and_options(tmp_path: Path) -> None:
         env=os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n") == ["reproduce", "--resume", ""]
@@ -79,7 +79,7 @@ def test_ctrl_c_while_loading_leaves_no_traceback(module: str) -> None:
         "from fedssca.cli.main import program\n"
         "program()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 130
     assert done.stderr == "stopped before anything was done\n"
     assert done.stdout == ""
@@ -188,7 +188,7 @@ def test_the_schema_of_every_file(shell: Shell) -> None:
 def test_bad_input_of_a_real_process(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[algorithm\nbatch = 1")
     child = process("run", tmp_path / "bad.toml", "--out", tmp_path / "out", cwd=tmp_path)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=300)
     assert child.returncode == 2
     assert "bad.toml is not valid TOML" in one_line(err, out)
     assert not (tmp_path / "out").exists()

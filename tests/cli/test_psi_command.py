@@ -120,6 +120,6 @@ def test_ctrl_c_while_it_waits(shell: Shell) -> None:
     while child.poll() is None and not Path("shared/a.0.psi").exists():
         time.sleep(0.05)
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=300)
     assert (child.returncode, out, err) == (130, "", "stopped; the same command again goes on\n")
     assert shell(*command, "--wait", "0").out.startswith("waiting for b.0.psi")
