@@ -13,11 +13,23 @@ import pytest
 
 from fedssca.system import keep_compiled_programs
 
+RUN = """
+[data]
+name = "breast-cancer"
+clients = 2
+[model]
+name = "linear"
+[algorithm]
+name = "sgd"
+rounds = 5
+"""
+
 
 def fedssca(home: Path, out: Path, **more: str) -> subprocess.CompletedProcess[str]:
     own = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
-    command = [sys.executable, "-m", "fedssca", "run", "--json", "--out", str(out)]
-    command += ["--set", "algorithm.rounds=5", "--set", "algorithm.tau=1.0"]
+    config = out.with_suffix(".toml")
+    config.write_text(RUN)
+    command = [sys.executable, "-m", "fedssca", "run", str(config), "--json", "--out", str(out)]
     return subprocess.run(
         command,
         env=own | {"XDG_CACHE_HOME": str(home), **more},

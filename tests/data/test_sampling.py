@@ -9,26 +9,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedssca.data.sampling import batch_indices
+from fedssca.data.sampling import batch_indices, words
 
 SMALL = [3, 7, 10, 97]
 
 
 @cache
-def compiled(seed: int, client: int, size: int, batch: int, steps: int):
-    me, sizes = np.array([client]), np.array([size])
-    return jax.jit(lambda t: batch_indices(seed, t, me, sizes, batch, steps)[0])
+def compiled(size: int, batch: int, steps: int):
+    sizes = np.array([size])
+    return jax.jit(lambda seed, t, me: batch_indices(seed, t, me, sizes, batch, steps)[0])
 
 
 def draw(seed: int, round: int, client: int, size: int, batch: int, steps: int = 1) -> np.ndarray:
-    return np.asarray(compiled(seed, client, size, batch, steps)(round))
+    return np.asarray(compiled(size, batch, steps)(words(seed), round, np.array([client])))
 
 
 def many(seed: int, rounds: int, size: int, batch: int) -> np.ndarray:
     """The batches of rounds 1..rounds, (rounds, batch)."""
 
-    one = compiled(seed, 0, size, batch, 1)
-    return np.asarray(jax.jit(jax.vmap(one))(np.arange(1, rounds + 1)))
+    every = jax.jit(jax.vmap(compiled(size, batch, 1), in_axes=(None, 0, None)))
+    return np.asarray(every(words(seed), np.arange(1, rounds + 1), np.zeros(1, int)))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 97, 60_000, 1_000_000])
@@ -65,7 +65,7 @@ def test_the_same_name_gives_the_same_batch_and_any_other_a_different_one() -> N
 
 def test_a_client_draws_the_same_alone_and_among_others_of_other_sizes() -> None:
     sizes = np.array([17, 60_000, 23, 5])
-    together = np.asarray(batch_indices(9, 4, np.arange(4), sizes, 5, 3))
+    together = np.asarray(jax.jit(lambda: batch_indices(9, 4, np.arange(4), sizes, 5, 3))())
     assert together.shape == (4, 15)
     for client, size in enumerate(sizes):
         assert np.array_equal(together[client], draw(9, 4, client, size, 5, 3))
@@ -95,6 +95,7 @@ def test_every_row_is_included_equally_often(size: int) -> None:
     assert stats.chi2.sf(statistic * (size - 1) / size, size - 1) > 1e-4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [*SMALL, 20, 70])
 def test_every_ordered_pair_is_drawn_equally_often(size: int) -> None:
     rows = many(11, 100_000, size, 2)
@@ -112,7 +113,8 @@ def test_successive_rounds_are_independent() -> None:
 
 def test_clients_are_independent() -> None:
     clients = np.arange(50_000)
-    rows = np.asarray(batch_indices(0, 1, clients, np.full(50_000, 10), 1))[:, 0]
+    drawn = jax.jit(lambda clients: batch_indices(0, 1, clients, np.full(50_000, 10), 1))
+    rows = np.asarray(drawn(clients))[:, 0]
     assert stats.chisquare(np.bincount(rows[:-1] * 10 + rows[1:], minlength=100)).pvalue > 1e-4
 
 
