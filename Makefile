@@ -3,7 +3,9 @@ PYTHON ?= python3
 EXTRAS ?= test,deploy,privacy,ui,pandas,tensorboard,mlflow,docs
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+# One process more than cores: the tests of deployments wait much of the time.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 CORE := data problem methods rounds evaluate run
 
 .PHONY: run quick test lint lint-scripts bench docs clean

@@ -31,6 +31,7 @@ def test_rows_stay_on_disk(tmp_path: Path) -> None:
     assert data.scale == 1 / int(data.train["x"].max())
 
 
+@pytest.mark.long
 def test_a_run_on_a_folder_equals_the_run_in_memory(tmp_path: Path) -> None:
     folder = write(tmp_path / "big")
     arrays = {p.stem: np.load(p) for p in folder.glob("*.npy")}

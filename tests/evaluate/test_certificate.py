@@ -314,6 +314,7 @@ def numpy_loss(model: Path, hidden: int) -> float:
     return float((np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(len(y)), y]).mean())
 
 
+@pytest.mark.long
 def test_the_default_run_keeps_its_limit(tmp_path: Path) -> None:
 
     from fedssca.run.config import embedded_default, parse
@@ -331,6 +332,7 @@ def test_the_default_run_keeps_its_limit(tmp_path: Path) -> None:
     assert found["test_accuracy"] > 0.9
 
 
+@pytest.mark.long
 def test_an_impossible_limit_is_said_and_the_run_is_a_success(shell: Shell) -> None:
     """The run did what it could: exit code 0; that the limit is broken cannot be overlooked."""
     out = shell.folder / "out"

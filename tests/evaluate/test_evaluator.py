@@ -22,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 STEPS = {"rho": power(1.0, 0.55), "gamma": power(1.0, 0.9)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", [16, 20, 60, 4096])  # 60 rows: 16 leaves 12 over
 def test_evaluation_is_the_direct_sum(columns, by_hand, monkeypatch, chunk: int) -> None:
     monkeypatch.setattr(metrics, "CHUNK", chunk)

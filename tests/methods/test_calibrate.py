@@ -131,6 +131,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:
     return config, out
 
 
+@pytest.mark.long
 def test_what_was_left_open_is_written_down_and_paid_for(whole: tuple[Config, Path]) -> None:
     given, out = whole
     resolved = load_config(out)

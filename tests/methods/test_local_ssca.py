@@ -40,6 +40,7 @@ def end(problem: Any, columns: dict[str, np.ndarray], algorithm: Any, rounds: in
     return runtime.advance(algorithm.init(problem.start), rounds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("exact", [False, True])
 def test_one_local_step_is_algorithm_1(columns: dict[str, np.ndarray], exact: bool) -> None:
     problem = network(l2=L2)
@@ -59,6 +60,7 @@ def test_one_local_step_with_a_limit_is_steered_ssca(columns: dict[str, np.ndarr
     np.testing.assert_allclose(left.multipliers, right.multipliers, rtol=1e-11)
 
 
+@pytest.mark.long
 def test_local_steps_by_hand(
     columns: dict[str, np.ndarray], by_hand: Callable[..., tuple[np.ndarray, np.ndarray]]
 ) -> None:
@@ -113,6 +115,7 @@ def test_clients_with_the_same_gradient_do_in_one_round_what_one_does_in_several
     np.testing.assert_allclose(first.w, many.w, rtol=1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [None, 0.25])
 def test_local_steps_need_fewer_rounds_and_keep_the_limit(limit: float | None) -> None:
     text = '[data]\nname = "digits"\n[model]\nhidden = 32\n[algorithm]\nbatch = 10\n'

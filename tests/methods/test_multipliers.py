@@ -207,6 +207,7 @@ def optimum(count: int) -> float:
     return float(task.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
 def test_a_convex_problem_is_solved_within_its_limits(count: int, columns: bool) -> None:
@@ -234,6 +235,7 @@ def split(q: Quadratic) -> tuple[Quadratic, Quadratic]:
     return Quadratic(*(leaf[0] for leaf in q)), Quadratic(*(leaf[1:] for leaf in q))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "norm"), [(1, False), (3, True)])
 def test_exact_penalty_is_the_solver(
     monkeypatch: pytest.MonkeyPatch, count: int, norm: bool

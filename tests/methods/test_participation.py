@@ -73,6 +73,7 @@ def test_cohorts_are_drawn_anew_without_replacement_and_evenly(problem: Any) -> 
     assert np.mean(answered) == pytest.approx(0.75, abs=0.03)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["sgd", "momentum", "local ssca"])
 def test_both_runtimes_agree(problem: Any, columns: Any, name: str) -> None:
     make = {
@@ -110,6 +111,7 @@ def test_all_in_the_cohort_is_everybody(problem: Any, columns: Any) -> None:
     np.testing.assert_allclose(*ends, rtol=1e-10)
 
 
+@pytest.mark.long
 def test_many_clients_learn_from_a_few_a_round() -> None:
     text = "[data]\nclients = 100\n[model]\nhidden = 16\n[algorithm]\nbatch = 10\nrounds = 150\n"
     text += "name = 'sgd'\n"

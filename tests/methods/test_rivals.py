@@ -89,6 +89,7 @@ HAND: dict[str, tuple[Callable[[Problem], Algorithm], Callable, float]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HAND)
 def test_rounds_by_hand(columns, name: str) -> None:
     make, weigh, initial = HAND[name]
@@ -150,6 +151,7 @@ def end(method: Algorithm, p: Problem, clients: Rows, rounds: int) -> State:
     return Fused(p, clients, method, SEED).advance(method.init(p.start), rounds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("method", "settings", "error", "doubt"),
     [
@@ -191,6 +193,7 @@ def test_mini_batches_of_noise_still_lead_there() -> None:
     np.testing.assert_allclose(end(method, p, clients, 2999).w, SOLUTION, rtol=0, atol=0.02)
 
 
+@pytest.mark.long
 def test_parties_with_columns_do_what_one_machine_does(columns) -> None:
     blocks = (np.array([0, 2, 3, 6]), np.array([1, 4, 5]))
     p = classifier(

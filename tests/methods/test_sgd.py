@@ -43,6 +43,7 @@ def local_sgd(columns, by_hand, w, rounds, batch, steps, momentum, sizes=SIZES) 
     return w
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("steps", "momentum", "name"),
     [(1, 0.0, "sgd"), (3, 0.0, "sgd"), (3, 0.8, "momentum")],

@@ -170,6 +170,7 @@ def test_nearest_point_of_a_ball() -> None:
         np.testing.assert_allclose(answer.multipliers, [0.5], atol=1e-10)
 
 
+@pytest.mark.long
 def test_agrees_with_clarabel_on_every_problem() -> None:
     failures, misses = 0, []
     for shape in ALL:
@@ -259,6 +260,7 @@ def scanned(objective: Quadratic, constraints: Quadratic, penalty: jax.Array) ->
     return jax.lax.scan(lambda _, p: (None, solve(*p)), None, batch)[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("diagonal", "many"), [(False, jax.vmap(solve)), (True, scanned)])
 def test_vmap_and_scan_under_jit_without_x64(diagonal: bool, many) -> None:
     rng = np.random.default_rng(3)

@@ -94,6 +94,7 @@ def test_with_a_regulariser_and_rho_below_one(columns, batches, exact: bool) -> 
     close(end.w, w, 1e-11)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("limit", "cases"), [(0.1, {"c"}), (0.9, {"c", "between"})])
 def test_the_constrained_example_follows_lemma_1(columns, batches, limit: float, cases) -> None:
     p = network(loss_at_most(limit), objective="norm")

@@ -130,6 +130,7 @@ def test_mixing_statistics_mixes_functions(name, one, two, u, share: float) -> N
     close(look(mix(q, r), u)[1], mix(look(q, u)[1], look(r, u)[1]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
 def test_messages_of_parts_add_up_to_the_message_of_the_whole(name: str) -> None:
     s, w = family(name)[0], jnp.asarray(RNG.normal(size=D))

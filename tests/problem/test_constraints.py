@@ -66,6 +66,7 @@ def make(kind: str, limit: float, columns: dict[str, np.ndarray], **options) -> 
 # Values ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("positive", [0, 1])
 def test_rates_are_those_of_sklearn(classes: int, positive: int) -> None:
@@ -155,6 +156,7 @@ def test_a_function_of_your_own() -> None:
 # Gradients ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("classes", "sharpness"), [(2, 3.0), (4, 1.0)])
 def test_the_slope_is_the_proxys(classes: int, sharpness: float) -> None:
     columns = draw(classes)
@@ -210,6 +212,7 @@ def many(columns: dict[str, np.ndarray]) -> list[c.Constraint]:
     ]
 
 
+@pytest.mark.long
 def test_messages_of_unequal_clients_add_up() -> None:
     """Whole-data batches: the sum over clients is the mean over all rows."""
     columns = draw(2)
@@ -249,6 +252,7 @@ def test_reports_on_train_and_test_by_hand() -> None:
     assert not any(name.startswith("test_client") for name in row)
 
 
+@pytest.mark.long
 def test_parties_with_columns_have_the_same_values() -> None:
     columns, own = draw(2), (np.array([0, 2, 5]), np.array([1, 3, 4]))
     made = make("fnr", 0.3, columns) + make("parity", 0.3, columns, column="sex")
@@ -268,6 +272,7 @@ def test_parties_with_columns_have_the_same_values() -> None:
     np.testing.assert_allclose(ends[0].w, ends[1].w, atol=1e-9)
 
 
+@pytest.mark.long
 def test_training_keeps_ten_constraints() -> None:
     columns = draw(2)
     p = classifier(linear(P, 2, dtype="float64"), many(columns))

@@ -94,6 +94,7 @@ class Net(NamedTuple):
         return self.inner["top"] @ self.activation(self.inner["weight"] @ row) * self.width
 
 
+@pytest.mark.long
 def test_a_module_that_is_a_tree(columns: dict[str, np.ndarray]) -> None:
     w0, w1 = mlp(P, J, L).init(0)
     net = Net({"top": w0, "weight": w1, "name": "net"}, jax.nn.swish, 1, np.arange(3))

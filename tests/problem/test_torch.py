@@ -96,6 +96,7 @@ def distance(a: Any, b: Any) -> float:
     return float(np.abs(np.asarray(a) - np.asarray(b)).max() / np.abs(np.asarray(a)).max())
 
 
+@pytest.mark.long
 @needs_torch
 def test_values_and_gradients_are_the_twins(columns: dict[str, np.ndarray], dtype: str) -> None:
     jax_, torch_ = twins(dtype, l2=0.01)
@@ -119,6 +120,7 @@ def test_values_and_gradients_are_the_twins(columns: dict[str, np.ndarray], dtyp
         assert distance(value, theirs.row(torch_.start)[name]) < close
 
 
+@pytest.mark.long
 @needs_torch
 def test_twenty_rounds_are_the_twins(columns: dict[str, np.ndarray], dtype: str) -> None:
     ends = []

@@ -73,6 +73,7 @@ def test_blocks_partition_the_parameters(joint: Problem) -> None:
     assert not joint.vertical.linear
 
 
+@pytest.mark.long
 def test_head_and_locals_are_the_joined_terms(joint: Problem) -> None:
     for w in (joint.start, joint.start + 0.1 * np.arange(38)):
         np.testing.assert_allclose(apart(joint, w), joint.terms(w, BATCH), rtol=1e-12)

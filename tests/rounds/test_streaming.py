@@ -77,6 +77,7 @@ METHODS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cohort", [None, 0.0, 0.4], ids=["all", "cohort", "silent members"])
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.usefixtures("tight")
@@ -210,6 +211,7 @@ def test_a_queue_that_a_thread_feeds(problem: Problem) -> None:
     assert "ended after 500 rows, in round 101 of 199" in result.notes[0]
 
 
+@pytest.mark.long
 def test_limits_are_kept_on_the_held_out_rows_without_settings(limited: Problem) -> None:
     streams = three(5000, 5000, 5000)
     method = auto(limited, streams, batch=10, rounds=300)
@@ -220,6 +222,7 @@ def test_limits_are_kept_on_the_held_out_rows_without_settings(limited: Problem)
     assert [reader.taken for reader in streams.readers] == [2990] * 3
 
 
+@pytest.mark.long
 def test_limits_on_single_clients_need_to_know_whose_rows_are_held_out() -> None:
     limits = client_loss_at_most(0.8, [1, 1, 1])
     own = classifier(mlp(7, 5, 3, dtype="float64"), limits, objective="norm")

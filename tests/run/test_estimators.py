@@ -36,6 +36,7 @@ def fitted(iris: tuple[np.ndarray, np.ndarray]) -> FederatedClassifier:
     return FederatedClassifier(hidden=16, constraints=[loss_at_most(0.2)]).fit(parties)
 
 
+@pytest.mark.long
 def test_parties_and_limits(
     fitted: FederatedClassifier, iris: tuple[np.ndarray, np.ndarray]
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_fitted_one_can_be_pickled(
     np.testing.assert_array_equal(back.predict_proba(iris[0]), fitted.predict_proba(iris[0]))
 
 
+@pytest.mark.long
 def test_the_norm_as_objective_and_nested_limits(iris: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = iris
     seen: dict[str, np.ndarray] = {}
@@ -85,6 +87,7 @@ def test_the_norm_as_objective_and_nested_limits(iris: tuple[np.ndarray, np.ndar
     assert model.result_.final["norm_sq"] < 100
 
 
+@pytest.mark.long
 def test_rows_shared_out_in_a_pipeline() -> None:
     x, y = load_breast_cancer(return_X_y=True)
     model = FederatedClassifier("linear", rounds=100, batch=1000)
@@ -95,6 +98,7 @@ def test_rows_shared_out_in_a_pipeline() -> None:
     assert pipe[-1].feasible_  # nothing is asked, so nothing is broken
 
 
+@pytest.mark.long
 def test_settings_clone_and_cross_validation(iris: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = iris
     model = FederatedClassifier(linear(4, 3), constraints=[loss_at_most(0.5)], rounds=20)
@@ -107,6 +111,7 @@ def test_settings_clone_and_cross_validation(iris: tuple[np.ndarray, np.ndarray]
     assert cross_val_score(plain, x, y, cv=2, params={"clients": 2}).min() > 0.7
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_model(iris: tuple[np.ndarray, np.ndarray]) -> None:
     ends = [FederatedClassifier("linear", rounds=10).fit(*iris).result_.w for _ in range(2)]
     np.testing.assert_array_equal(*ends)

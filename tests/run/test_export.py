@@ -30,6 +30,7 @@ def board(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(e.step, e.value) for e in seen.Scalars(tag)] for tag in seen.Tags()["scalars"]}
 
 
+@pytest.mark.long
 def test_a_run_writes_event_files_while_it_trains(shell: Shell) -> None:
     pytest.importorskip("tensorboard")
     out = shell.folder / "one"
@@ -49,6 +50,7 @@ def test_a_run_writes_event_files_while_it_trains(shell: Shell) -> None:
     assert board(shell.folder / "board" / "one") == seen  # the earlier points are replaced
 
 
+@pytest.mark.long
 def test_a_run_logs_to_mlflow(shell: Shell) -> None:
     tracking = pytest.importorskip("mlflow.tracking")
     pytest.importorskip("alembic")

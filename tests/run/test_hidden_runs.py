@@ -67,6 +67,7 @@ def started(settings: list[str]) -> tuple[Any, Any]:
     return engine, job.algorithm.init(job.problem.start)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_ends_where_the_plain_sum_ends(method: str) -> None:
     assert distance(METHODS[method], "privacy.secure_sum=true") < 1e-9
@@ -92,6 +93,7 @@ def test_bytes_are_what_is_sent(cohort: int) -> None:
     assert told.down == engine.bytes_down - before[1]
 
 
+@pytest.mark.long
 def test_the_runtime_lets_out_what_the_clients_half_returns_and_nothing_else() -> None:
     """The server's half is handed the very objects that the clients' halves returned."""
     config = parse(BASE, ["privacy.secure_sum=true"])

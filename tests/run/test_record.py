@@ -64,6 +64,7 @@ def numpy_cost(folder: Path, name: str = "w") -> float:
     return float((log_sum - scores[np.arange(len(y)), y]).mean())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings",
     [
@@ -118,6 +119,7 @@ def test_a_run_directory_honours_the_contract(
         assert numpy_cost(out, name) == pytest.approx(row["train_cost"], rel=2e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rounds", [1, 12])
 def test_t_rounds_end_at_round_t_minus_1(tmp_path: Path, rounds: int, shell: Shell) -> None:
     shell.run(tmp_path / "out", f"algorithm.rounds={rounds}", "data.clients=2")
