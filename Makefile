@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # One process more than cores: the tests of deployments wait much of the time.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 CORE := data problem methods rounds evaluate run
 
 .PHONY: run quick test lint lint-scripts bench docs clean

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,21 +111,30 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
     return report
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests run on one worker, and begin with the real processes.
+    """Begin with the real processes.
 
-    Those run one after the other and wait for each other much of the time: they keep one worker
-    busy from the start while the others compute. Tests of one file share what they computed.
+    They run one after the other and wait much of the time: they keep one worker busy from the
+    start while the others compute.
     """
+    items.sort(key=lambda item: item.get_closest_marker("processes") is None)
 
-    def real(item: pytest.Item) -> bool:
-        return item.get_closest_marker("processes") is not None
 
-    items.sort(key=real, reverse=True)
-    for item in items:
-        group = "processes" if real(item) else item.nodeid.split("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share out whole files among workers: tests of one file share what they computed."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    @cache
+    def group(file: str) -> str:
+        real = "pytest.mark.processes" in (config.rootpath / file).read_text()
+        return "processes" if real else file
+
+    class Files(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group(nodeid.split("::")[0])
+
+    return Files(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -34,10 +34,14 @@ def test_every_run_is_saved(golden: dict[str, np.ndarray]) -> None:
 
 
 @pytest.fixture(scope="module")
-def computed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
-    """The runs of today, in a process whose programs are optimised as users have them."""
+def computed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, np.ndarray]:
+    """The selected runs, in a process whose programs are optimised as users have them."""
     complete = all(map(find_spec, ("cryptography", "dp_accounting", "tenseal")))
-    names = [name for name in NAMES if complete or name not in PRIVATE]
+    own_tests = [item for item in request.session.items if item.path == request.path]
+    chosen = {item.callspec.params["name"] for item in own_tests if hasattr(item, "callspec")}
+    names = [name for name in NAMES if name in chosen and (complete or name not in PRIVATE)]
     file = tmp_path_factory.mktemp("regression") / "computed.npz"
     command = [sys.executable, str(GOLDEN.with_name("runs.py")), "--save", str(file), *names]
     own = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
