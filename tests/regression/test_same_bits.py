@@ -1,7 +1,8 @@
 """The final `w` of short runs is what it was when golden.npz was saved.
 
 On the same processor and with the same packages it is equal bit for bit. Elsewhere the compiler
-makes other instructions, so that only the first digits can be compared.
+makes other instructions, so that only the first digits can be compared, and of runs with noise
+nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.regression.runs import NAMES, PRIVATE, surroundings
+from tests.regression.runs import NAMES, NOISY, PRIVATE, surroundings
 
 GOLDEN = Path(__file__).with_name("golden.npz")
 
@@ -58,6 +59,8 @@ def test_same_bits(
     if f"{name}/w" not in computed:
         pytest.skip("needs the privacy extra: pip install 'fedssca[privacy]'")
     exact = json.loads(str(golden["surroundings"])) == surroundings()
+    if name in NOISY and not exact:
+        pytest.skip("noise depends on every bit of w: other processor or packages")
     comparison = "bit for bit" if exact else "to a tolerance: other processor or packages"
     request.node.user_properties.append(("comparison", comparison))
     print(f"{name} is compared {comparison}")
@@ -67,4 +70,4 @@ def test_same_bits(
         if exact:
             assert value.tobytes() == expected.tobytes(), f"{key} of {name} has other bits"
         else:
-            np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-4)
+            np.testing.assert_allclose(value, expected, atol=1e-2 * np.abs(expected).max())
