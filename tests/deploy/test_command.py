@@ -42,7 +42,7 @@ def test_init_writes_a_project_that_reads_back(tmp_path: Path) -> None:
     [
         ("sites = []", "name every site once"),
         ('sites = ["a", "a"]', "name every site once"),
-        ('sites = ["A site"]', "small envelopes"),
+        ('sites = ["A site"]', "small letters"),
         ('sites = ["ca"]', "cannot be called 'ca'"),
         ('sites = ["a"]\nport = 0', r"port = 0: it must lie in \[1, 65535\]"),
         ('sits = ["a"]', "did you mean 'sites'"),
