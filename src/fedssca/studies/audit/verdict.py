@@ -78,7 +78,7 @@ def _level(
         beyond = f"correlation {attack.correlation:.2f}, with other rows {attack.chance:.2f}"
         return Level.AT_RISK, f"the attack reveals something about the {rows} ({beyond})"
     if member.auc >= NOTICEABLE and member.auc - 2 * member.error > 0.5:
-        return Level.AT_RISK, f"{test}: whoever has a row can often tell that it was used"
+        return Level.AT_RISK, f"{test}: an observer that has a row can often tell that it was used"
     if noisy:
         return Level.PROTECTED, f"the noise hides single rows; {test} (0.5 is chance)"
     if found.rows <= units:

@@ -53,7 +53,7 @@ def points(quick: bool = False) -> Iterator[GrowthPoint]:
                 shape = (CROWDED if axis == "clients" else Shape())._replace(**given)
                 yield GrowthPoint(axis, value, "ours", shape)
     for value in CROWDS[:1] if quick else CROWDS:
-        line = f"ours, {COHORT.cohort} a round"
+        line = f"ours, {COHORT.cohort} per round"
         yield GrowthPoint("clients", value, line, COHORT._replace(clients=value))
 
 

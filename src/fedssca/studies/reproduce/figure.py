@@ -1,4 +1,4 @@
-"""A panel as a small figure in the manner of the paper's: PNG to look at, SVG to print."""
+"""A panel as a small figure in the style of the paper, as PNG and as SVG."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def draw(
     png: IO[bytes],
     svg: IO[bytes],
 ) -> None:
-    """Draw the panel into both files; the same numbers give the same bytes."""
+    """Draw the panel into both files; equal numbers give equal bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -78,7 +78,7 @@ def draw(
 
 
 def _style(line: Line, shown: Sequence[Line]) -> dict[str, Any]:
-    """Colour by group; dashes by B x E, the largest solid; markers within the group."""
+    """Return the style of a line: colour by group, dashes by B x E, markers within the group."""
     groups = list(dict.fromkeys(other.curve.group for other in shown))
     free = [group for group in groups if group not in COLOURS]
     group = line.curve.group
@@ -168,7 +168,7 @@ def _tradeoff(
     axis.set_xticks([], minor=True)
     _plain(axis.yaxis)
     split = panel.drawn[0].config.data.split
-    axis.set_xlabel("Samples a round, $B$" + (r" or $B\times E$" if split == "sample" else ""))
+    axis.set_xlabel("Samples per round, $B$" + (r" or $B\times E$" if split == "sample" else ""))
     _finish(axis, shown)
 
 
@@ -202,7 +202,7 @@ def _sweep(
 def _identity(
     figure: Any, panel: Experiment, shown: Sequence[Line], found: Mapping[str, Measured]
 ) -> None:
-    """Above: both trajectories of the first curve. Below: the distance, of every curve."""
+    """Draw both trajectories of the first curve above, and the distance of every curve below."""
     del panel, found
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     hues = iter(dict.fromkeys(COLOURS.values()))
@@ -224,7 +224,7 @@ def _identity(
 
 
 def _plain(axis: Any) -> None:
-    """1, 2, 5, 10, ... on a log axis."""
+    """Label a logarithmic axis with 1, 2, 5, 10, ..."""
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -233,7 +233,7 @@ def _plain(axis: Any) -> None:
 
 
 def _finish(axis: Any, shown: Sequence[Line]) -> None:
-    """Grid, legend inside, and what the dagger means."""
+    """Add the grid, and the legend with the meaning of the dagger."""
     axis.grid(linewidth=0.3, alpha=0.5)
     axis.set_axisbelow(True)
     entries = len(axis.get_legend_handles_labels()[1])
