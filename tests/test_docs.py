@@ -1,6 +1,6 @@
 """README and docs are true: every block is run, parsed, or says why not; the site builds.
 
-Pages are carried out from top to bottom in a folder of their own: Python blocks run and share their
+Each page is run from top to bottom in a folder of its own: Python blocks run and share their
 names, TOML blocks are parsed (and saved under the name in their first line), commands are run with
 fewer rounds and trials (`SMALL`). See `markdown_blocks` for the remarks that make exceptions.
 """
@@ -196,9 +196,30 @@ def test_the_readme_fits_on_two_screens() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 130
 
 
-def test_links_of_the_readme_lead_somewhere() -> None:
+def test_links_of_the_readme_resolve() -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / "README.md").read_text()):
         assert target.startswith("http") or (ROOT / target).exists(), target
+
+
+def test_paths_that_pages_name_exist() -> None:
+    """Files of the repository and, without `src/fedssca/`, of the package."""
+    package = ROOT / "src" / "fedssca"
+    rooms = "|".join(sorted(folder.name for folder in package.iterdir() if folder.is_dir()))
+    named = re.compile(
+        rf"(?<![\w/.-])(?:tests|benchmarks|examples|src|{rooms})/[\w/]+\.(?:py|js)\b"
+    )
+    found = [
+        (page.name, path)
+        for page in [*PAGES, ROOT / "CONTRIBUTING.md"]
+        for path in named.findall(page.read_text())
+    ]
+    assert len(found) > 40
+    missing = [
+        (page, path)
+        for page, path in found
+        if not (ROOT / path).exists() and not (package / path).exists()
+    ]
+    assert not missing
 
 
 def test_the_api_page_has_every_public_name() -> None:
