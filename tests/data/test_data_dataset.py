@@ -37,7 +37,7 @@ def test_good_data_passes() -> None:
         ({"y": np.array([0, 1, 2, 0])}, r"labels out of range: row 3 has label 2.*0 to 1"),
         ({"y": np.array([0, -1, 0, 0])}, "labels out of range"),
         ({"y": np.zeros(4, np.int32)}, "one label 0; at least two"),
-        ({"y": np.zeros(4)}, "one whole number a row"),
+        ({"y": np.zeros(4)}, "one whole number per row"),
         ({"x": np.zeros((0, 2)), "y": np.zeros(0, int), "sex": np.zeros(0)}, "empty"),
         ({"sex": np.zeros(3)}, "'sex' has 3 rows where x has 4"),
         ({"sex": np.array(["a", "b", "a", "b"])}, "should hold numbers"),
@@ -89,7 +89,7 @@ def test_bad_npz(tmp_path: Path) -> None:
         ({"x": x, "y": y, "x_test": x[:, :2], "y_test": y}, "should be the same"),
         ({"x": x, "y": np.array([{}, {}, {}, {}])}, "plain arrays"),
         ({"x": x * np.nan, "y": y, "x_test": x, "y_test": y}, "'x0' holds nan in row 1"),
-        ({"x": x, "y": np.eye(4)}, "give one label a row"),
+        ({"x": x, "y": np.eye(4)}, "give one label per row"),
         ({"x": x.astype(str), "y": y}, "rows of numbers"),
         ({"x": x[:0], "y": y[:0]}, "rows of numbers"),
     ):

@@ -50,8 +50,8 @@ def test_a_run_on_a_folder_equals_the_run_in_memory(tmp_path: Path) -> None:
     [
         ({"x": np.zeros((200, 6))}, "float64, shape"),
         ({"x": np.zeros((200, 2, 3), np.uint8)}, "it should be \\(rows, features\\)"),
-        ({"y": np.zeros((200, 2), int)}, "one whole number a row"),
-        ({"y": np.full(200, 0.5)}, "one whole number a row"),
+        ({"y": np.zeros((200, 2), int)}, "one whole number per row"),
+        ({"y": np.full(200, 0.5)}, "one whole number per row"),
         ({"y": np.arange(200) - 5}, "labels out of range"),
         ({"y": np.zeros(199, int)}, "199 rows where x has 200"),
         ({"x_test": np.zeros((50, 7), np.uint8)}, "they should be alike"),

@@ -101,7 +101,7 @@ def test_sizes() -> None:
         ({"sizes": [0.5, 0.5, 0.5]}, "sum to 1.5; fractions should sum to 1"),
         ({"sizes": [0.999, 0.0005, 0.0005]}, "nothing of 60"),
         ({"sizes": [1, 2, 3], "partition": "dirichlet"}, "use iid or contiguous"),
-        ({"partition": "dirichlett"}, 'did you mean "dirichlet"'),
+        ({"partition": "dirichlett"}, "did you mean 'dirichlet'"),
         ({"partition": "dirichlet", "concentration": 0.0}, "concentration is 0.0"),
         ({"minimum": 0}, "minimum is 0"),
         ({"clients": 0}, "clients is 0; there are 60 rows: it should be 1 to 60"),
@@ -196,7 +196,7 @@ def test_features_uneven_and_label_holder() -> None:
         by_feature(data(), 2, sizes=[1, 3])
     with pytest.raises(UserError, match="label_holder is 3"):
         by_feature(data(), 3, label_holder=3)
-    with pytest.raises(UserError, match='did you mean "contiguous"'):
+    with pytest.raises(UserError, match="did you mean 'contiguous'"):
         by_feature(data(), 3, "continuous")
     with pytest.raises(UserError, match="in one block"):
         Columns(data(), (np.array([0, 1]), np.array([1, 2, 3, 4])))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedssca.data.ids import Form, canonical, form_of, id_cells, misfit, open_named
+from fedssca.data.ids import IdForm, canonical, form_of, id_cells, misfit, open_with_ids
 from fedssca.errors import UserError
 
 
@@ -49,24 +49,24 @@ def test_what_is_no_id_is_named_with_its_row(cells: list[str], said: str) -> Non
 @pytest.mark.parametrize(
     ("ids", "form"),
     [
-        (["7", "12"], Form("whole", 0)),
-        (["10", "12", "0"], Form("whole", 0)),
-        (["007", "012"], Form("padded", 3)),
-        (["p7", "q"], Form("text", 0)),
-        (["p7", "12"], Form("mixed", 2)),
+        (["7", "12"], IdForm("whole", 0)),
+        (["10", "12", "0"], IdForm("whole", 0)),
+        (["007", "012"], IdForm("padded", 3)),
+        (["p7", "q"], IdForm("text", 0)),
+        (["p7", "12"], IdForm("mixed", 2)),
     ],
 )
-def test_forms(ids: list[str], form: Form) -> None:
+def test_forms(ids: list[str], form: IdForm) -> None:
     assert form_of(ids) == form
 
 
 def test_misfits() -> None:
-    whole, padded, text = Form("whole", 0), Form("padded", 3), Form("text", 0)
+    whole, padded, text = IdForm("whole", 0), IdForm("padded", 3), IdForm("text", 0)
     said = "the ids of a are whole numbers such as 7, those of b "
     assert str(misfit({"a": whole, "b": padded})).startswith(said + "digits with zeros")
     assert str(misfit({"a": whole, "b": text})).startswith(said + "text such as p7")
-    assert misfit({"a": whole, "b": Form("mixed", 0), "c": whole}) is None
-    assert misfit({"a": Form("whole", 3), "b": padded}) is None  # 100 beside 007
+    assert misfit({"a": whole, "b": IdForm("mixed", 0), "c": whole}) is None
+    assert misfit({"a": IdForm("whole", 3), "b": padded}) is None  # 100 beside 007
 
 
 def table(path: Path, ids: Sequence[object], kind: str = "") -> Path:
@@ -85,10 +85,10 @@ def table(path: Path, ids: Sequence[object], kind: str = "") -> Path:
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
 def test_whole_numbers_keep_all_digits(kind: str, tmp_path: Path) -> None:
     ids = [2**53 + 1, 2**53, 7]
-    named = open_named(table(tmp_path / f"a.{kind}", ids), "id")
+    named = open_with_ids(table(tmp_path / f"a.{kind}", ids), "id")
     assert named.parts == {"rows": [str(name) for name in ids]}
     named.write(tmp_path / f"b.{kind}", {"rows": np.array([2, 0])})
-    again = open_named(tmp_path / f"b.{kind}", "id")
+    again = open_with_ids(tmp_path / f"b.{kind}", "id")
     assert again.parts == {"rows": ["7", str(2**53 + 1)]}
     if kind == "npz":
         with np.load(tmp_path / "b.npz") as held:
@@ -101,7 +101,7 @@ def test_whole_numbers_keep_all_digits(kind: str, tmp_path: Path) -> None:
 def test_test_rows_of_an_npz_are_a_part(tmp_path: Path) -> None:
     file = tmp_path / "a.npz"
     np.savez(file, ids=["a", "b"], x=[[1], [2]], ids_test=["c"], x_test=[[3]], scale=2.0)
-    named = open_named(file, "ids")
+    named = open_with_ids(file, "ids")
     assert named.parts == {"rows": ["a", "b"], "test": ["c"]}
     named.write(tmp_path / "b.npz", {"rows": np.array([1]), "test": np.array([0])})
     with np.load(tmp_path / "b.npz") as held:
@@ -119,25 +119,25 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
         ("g.csv", [7, 7], "the id '7' of row 1 comes again in row 2"),
     ):
         with pytest.raises(UserError, match=said):
-            open_named(table(tmp_path / name, ids), "id")
+            open_with_ids(table(tmp_path / name, ids), "id")
     np.savez(tmp_path / "h.npz", ids=np.array([b"\xff"]))
     with pytest.raises(UserError, match="row 1: the id is bytes that are no UTF-8"):
-        open_named(tmp_path / "h.npz", "ids")
+        open_with_ids(tmp_path / "h.npz", "ids")
     np.savez(tmp_path / "i.npz", ids=["a"], x=[[1], [2]])
     with pytest.raises(UserError, match="the array 'x' has not one row for each id"):
-        open_named(tmp_path / "i.npz", "ids")
+        open_with_ids(tmp_path / "i.npz", "ids")
     (tmp_path / "j.csv").write_text("id,v\n1,2,3\n")
     with pytest.raises(UserError, match="row 1: 3 cells for 2 columns"):
-        open_named(tmp_path / "j.csv", "id")
+        open_with_ids(tmp_path / "j.csv", "id")
     (tmp_path / "k.csv").write_text("id,v\n")
     with pytest.raises(UserError, match="is empty"):
-        open_named(tmp_path / "k.csv", "id")
+        open_with_ids(tmp_path / "k.csv", "id")
     with pytest.raises(UserError, match=r"g.csv has no column 'patient' for the ids; it has id, v"):
-        open_named(tmp_path / "g.csv", "patient")
+        open_with_ids(tmp_path / "g.csv", "patient")
     for name in ("a.parquet", "b.npz", "c.csv"):
         (tmp_path / name).write_bytes(b"\xff\xfe\xfd")
         with pytest.raises(UserError, match=r"cannot be read|is not there"):
-            open_named(tmp_path / name, "id")
+            open_with_ids(tmp_path / name, "id")
     (tmp_path / "a.txt").touch()
     with pytest.raises(UserError, match=r"ends in '.txt'"):
-        open_named(tmp_path / "a.txt", "id")
+        open_with_ids(tmp_path / "a.txt", "id")

@@ -48,7 +48,7 @@ def init(
     port: Annotated[int, typer.Option(help="The one port that sites reach.")] = default_of(
         ProjectFile, "port"
     ),
-    sites: Annotated[int, typer.Option(help="How many sites to list.", min=1)] = 2,
+    sites: Annotated[int, typer.Option(help="The number of sites to list.", min=1)] = 2,
 ) -> None:
     """Write a commented project file: server, port, sites."""
     from fedssca.deploy.project import write_template
@@ -81,7 +81,7 @@ def server(kit: Annotated[Path, typer.Argument(help="The server's kit.")]) -> No
 
 @app.command(epilog="Example: fedssca deploy site kits/site-1 --data site.toml")
 def site(
-    kit: Annotated[Path, typer.Argument(help="This site's kit.")],
+    kit: Annotated[Path, typer.Argument(help="The kit of this site.")],
     data: Annotated[Path, typer.Option(help="site.toml: where this site's data is.")],
 ) -> None:
     """Run a site until Ctrl-C; its data stay on this machine."""
@@ -99,7 +99,9 @@ def submit(
     file: Annotated[Path | None, typer.Argument(help="The run as TOML.")] = None,
     kit: KitOption = Path("kits/submit"),
     settings: Settings = None,
-    out: Annotated[Path | None, typer.Option(help="Run directory; default: runs/<time>.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run directory; default: runs/<time>-deploy.")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the run in this directory.")] = None,
     wait: Wait = 600.0,
     quiet: Quiet = False,
@@ -128,9 +130,11 @@ def submit(
 @app.command(epilog="Example: fedssca deploy local run.toml --sites 4 --out runs/try")
 def local(
     file: Annotated[Path | None, typer.Argument(help="The run as TOML.")] = None,
-    sites: Annotated[int, typer.Option(help="How many sites to start.", min=1)] = 4,
+    sites: Annotated[int, typer.Option(help="The number of sites to start.", min=1)] = 4,
     settings: Settings = None,
-    out: Annotated[Path | None, typer.Option(help="Run directory; default: runs/<time>.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run directory; default: runs/<time>-deploy.")
+    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -151,10 +155,12 @@ def local(
 def predict(
     run: Annotated[Path, typer.Argument(help="The run directory of a complete deployed run.")],
     file: Annotated[
-        Path | None, typer.Argument(help="New rows (CSV, Parquet), where sites hold rows.")
+        Path | None, typer.Argument(help="New rows (CSV or Parquet); only if the sites hold rows.")
     ] = None,
     kit: KitOption = Path("kits/submit"),
-    out: Annotated[Path | None, typer.Option(help="A CSV to write; default: stdout.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The CSV file to write; default: stdout.")
+    ] = None,
     wait: Wait = 600.0,
 ) -> None:
     """Predict the rows of a file, or without a file the new rows that the parties hold together."""
@@ -209,7 +215,7 @@ def status(kit: KitOption = Path("kits/submit"), as_json: Json = False) -> None:
 @app.command(epilog="Example: fedssca deploy logs kits/site-1 --lines 50")
 def logs(
     kit: Annotated[Path, typer.Argument(help="The kit of a server or site on this machine.")],
-    lines: Annotated[int, typer.Option(help="How many lines from the end.", min=1)] = 30,
+    lines: Annotated[int, typer.Option(help="The number of lines from the end.", min=1)] = 30,
 ) -> None:
     """Print the last lines of the log of a kit's process."""
     own = _engine().open_kit(kit)
@@ -220,7 +226,9 @@ def logs(
 
 @app.command(epilog="Example: fedssca deploy stop --kit kits/submit")
 def stop(
-    job: Annotated[str | None, typer.Argument(help="One job; none: all that run.")] = None,
+    job: Annotated[
+        str | None, typer.Argument(help="The id of one job; default: all running jobs.")
+    ] = None,
     kit: KitOption = Path("kits/submit"),
 ) -> None:
     """Stop runs; `deploy submit --resume` continues one later. Sites stay connected."""

@@ -19,7 +19,7 @@ from fedssca.errors import UserError
 from fedssca.system import starting_up
 
 if TYPE_CHECKING:
-    from fedssca.data.ids import Named
+    from fedssca.data.ids import TableWithIds
 
 __all__ = ["app"]
 
@@ -65,7 +65,7 @@ def psi(
     continues where it stopped. No party sees an id that it does not have.
     """
     with starting_up():
-        from fedssca.data.ids import open_named
+        from fedssca.data.ids import open_with_ids
 
     if meet is not None and len(files) != 1:
         raise UserError("--meet takes one file: each party runs the command with its own")
@@ -78,7 +78,7 @@ def psi(
         raise UserError(f"--id was given {len(names)} times for {len(files)} files: once, or each")
     columns = names * len(files) if len(names) == 1 else names
     targets = _targets(files, out)
-    tables = [open_named(path, column) for path, column in zip(files, columns, strict=True)]
+    tables = [open_with_ids(path, column) for path, column in zip(files, columns, strict=True)]
     console = progress_console(quiet, as_json)
     begun = time.perf_counter()
     if meet is None:
@@ -93,7 +93,7 @@ def psi(
 
 
 def _all_parties(
-    tables: Mapping[str, Named], targets: Sequence[Path], console: Console
+    tables: Mapping[str, TableWithIds], targets: Sequence[Path], console: Console
 ) -> dict[str, Any]:
     """Align the tables of all parties in this process."""
     from fedssca.data.ids import form_of, misfit
@@ -120,7 +120,13 @@ def _all_parties(
 
 
 def _one_party(
-    table: Named, target: Path, folder: Path, me: str, others: str, wait: float, console: Console
+    table: TableWithIds,
+    target: Path,
+    folder: Path,
+    me: str,
+    others: str,
+    wait: float,
+    console: Console,
 ) -> dict[str, Any]:
     """Do the work of one party, by files in a shared folder."""
     from fedssca.data.ids import form_of
@@ -167,7 +173,7 @@ def _step(meeting: Any, console: Console) -> list[str]:
         return meeting.proceed(line.advance)
 
 
-def _all(table: Named) -> list[str]:
+def _all(table: TableWithIds) -> list[str]:
     return [name for part in table.parts.values() for name in part]
 
 
@@ -189,7 +195,7 @@ def _order_file(target: Path) -> Path:
     return target.with_suffix(".rows.csv")
 
 
-def _check_some(rows: Mapping[str, Any], table: Named) -> None:
+def _check_some(rows: Mapping[str, Any], table: TableWithIds) -> None:
     for part, own in rows.items():
         if not len(own):
             what = "test rows" if part == "test" else "rows"
@@ -199,7 +205,7 @@ def _check_some(rows: Mapping[str, Any], table: Named) -> None:
             )
 
 
-def _written(table: Named, rows: Mapping[str, Any], target: Path) -> dict[str, Any]:
+def _written(table: TableWithIds, rows: Mapping[str, Any], target: Path) -> dict[str, Any]:
     """The aligned table, and beside it which row each line was."""
     order = _order_file(target)
     try:

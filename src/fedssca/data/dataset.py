@@ -1,4 +1,4 @@
-"""A data set: named columns for training and for testing, made from raw columns."""
+"""A data set: named columns of training and test rows, made from raw columns."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["Array", "Dataset", "check", "from_arrays", "from_table", "stratified
 Array = npt.NDArray[Any]
 
 BLOCK = 1 << 16
-"""Rows that are looked at together: data on disk is not brought into memory as a whole."""
+"""The number of rows that are checked together, so that data on disk is not loaded at once."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Train and test rows as named columns: arrays with one row a sample.
+    """Training and test rows as named columns: arrays with one row per sample.
 
     `x` (N, P) keeps its small dtype (uint8 images stay uint8), `y` (N,) holds int32 labels
     0 .. classes-1, further columns (a sensitive attribute, say) are float32 or int arrays (N,).
@@ -41,13 +41,13 @@ class Dataset:
     test: dict[str, Array]
     classes: int
     scale: float
-    """The model multiplies x by this: 1/255 for images, 1/16 for digits, 1 for standardised x."""
+    """The factor by which the model multiplies x: 1/255 for images, 1 for standardised columns."""
     features: tuple[str, ...]
     """The names of the P columns of x."""
 
 
 def check(dataset: Dataset) -> None:
-    """Raise `UserError` at the first thing in the data that training could not use."""
+    """Raise `UserError` if the data cannot be used for training."""
     for part, columns in (("train", dataset.train), ("test", dataset.test)):
         where = f"{dataset.name}, {part} rows"
         for needed in ("x", "y"):
@@ -80,7 +80,7 @@ def _check_rows(where: str, columns: dict[str, Array], features: tuple[str, ...]
         if values.ndim == 0 or len(values) != len(x):
             raise UserError(
                 f"{where}: column {name!r} has {values.size} rows where x has {len(x)}; "
-                "every column needs one row a sample"
+                "every column needs one row per sample"
             )
         if values.dtype.kind not in "biuf":
             raise UserError(
@@ -94,7 +94,7 @@ def _check_labels(where: str, y: Array, classes: int) -> None:
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise UserError(
             f"{where}: labels y are of type {y.dtype}, shape {y.shape}; "
-            "they should be one whole number a row"
+            "they should be one whole number per row"
         )
     bad = np.flatnonzero((y < 0) | (y >= classes))
     if len(bad):
@@ -113,10 +113,10 @@ def from_table(
     keep: Sequence[str] = (),
     train_rows: int | None = None,
 ) -> Dataset:
-    """Make a data set of columns of numbers (standardised) and of text (one-hot).
+    """Make a data set from columns of numbers (standardised) and of text (one-hot).
 
     The first `train_rows` are for training; if None, `fraction` of each class is set aside for
-    testing. Only training rows decide means, deviations and categories.
+    testing. Means, deviations and categories are those of the training rows.
     """
     _check_keep(name, keep, [c for c in table if c != label])
     for column, values in table.items():
@@ -158,14 +158,14 @@ def from_arrays(
     seed: int,
     keep: Sequence[str] = (),
 ) -> Dataset:
-    """Make a data set of arrays x, y and those in `keep`; `scale` None: standardise x.
+    """Make a data set from the arrays x, y and those in `keep`; without `scale`, standardise x.
 
     If `test` is empty, `fraction` of each class is set aside for testing.
     """
     _check_keep(name, keep, [c for c in train if c not in ("x", "y")])
     for part in (train, test):
         if any(v.ndim == 0 or len(v) != len(part["x"]) for v in part.values()):
-            raise UserError(f"{name}: the arrays differ in rows; each needs one row a sample")
+            raise UserError(f"{name}: the arrays differ in rows; each needs one row per sample")
     if test and train["x"].shape[1:] != test["x"].shape[1:]:
         raise UserError(
             f"{name}: x has rows of shape {train['x'].shape[1:]} and x_test of "
@@ -187,7 +187,7 @@ def from_arrays(
 
 
 def _in_train(name: str, y: Array, fraction: float, seed: int) -> Array:
-    """`stratified`, or a UserError when no row could be set aside."""
+    """Mark the training rows with `stratified`; a UserError if no row could be set aside."""
     train = stratified(y, fraction, seed)
     if train.all():
         raise UserError(
@@ -198,7 +198,7 @@ def _in_train(name: str, y: Array, fraction: float, seed: int) -> Array:
 
 
 def stratified(y: Array, fraction: float, seed: int) -> Array:
-    """Mark the rows to keep: of each class, all but `fraction`, drawn by the seed."""
+    """Mark the rows to keep: all but `fraction` of each class, drawn by the seed."""
     rng = np.random.default_rng(seed)
     kept = np.ones(len(y), bool)
     for label in np.unique(y):
@@ -208,9 +208,11 @@ def stratified(y: Array, fraction: float, seed: int) -> Array:
 
 
 def _labels(name: str, raw: Array) -> tuple[Array, int]:
-    """Labels as 0 .. L-1, in the sorted order of what they were, and L."""
+    """Return labels 0 .. L-1, in the sorted order of the raw labels, and L."""
     if raw.ndim != 1 or raw.dtype.kind not in "biufU":
-        raise UserError(f"{name}: labels have shape {raw.shape}, {raw.dtype}; give one label a row")
+        raise UserError(
+            f"{name}: labels have shape {raw.shape}, {raw.dtype}; give one label per row"
+        )
     if raw.dtype.kind == "f":
         _finite(name, ("y",), raw[:, None])
         bad = np.flatnonzero(raw != np.rint(raw))
@@ -229,7 +231,7 @@ def _labels(name: str, raw: Array) -> tuple[Array, int]:
 
 
 def _moments(name: str, features: Sequence[str], x: Array) -> tuple[Array, Array]:
-    """Mean and deviation of every column of these rows; 0 is the deviation of a constant one."""
+    """Return mean and deviation of every column; the deviation of a constant column is 0."""
     seen = x.astype(np.float64)
     constant = seen.min(axis=0) == seen.max(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -242,7 +244,7 @@ def _moments(name: str, features: Sequence[str], x: Array) -> tuple[Array, Array
 
 
 def _beside(values: Array) -> Array:
-    """A column that is kept beside x."""
+    """Return a column to keep beside x, as numbers."""
     return codes(values, kinds_of(values) if is_text(values) else None)
 
 

@@ -1,9 +1,9 @@
-"""What names a row: ids as text, one spelling for all parties, and files put in their order.
+"""Ids of rows: text in one spelling for all parties, and files whose rows are put in a new order.
 
 An id is text: Unicode in NFC, without blanks around it. Whole numbers are their decimal digits, so
-7 in a column of integers and "7" in a CSV file are the same id; "007" is another one. What looks
-like a number that a program rewrote (7.0, 1.2e+11, nan), blanks and repetitions are refused with
-the row, for two parties would silently miss each other there.
+7 in a column of integers and "7" in a CSV file are the same id; "007" is another id. Blank ids,
+repeated ids and ids that look like a number that a program has rewritten (7.0, 1.2e+11, nan) are
+errors that name the row: otherwise two parties would not find a row that both have.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import csv
 import re
 import unicodedata
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -20,13 +18,21 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from fedssca.data.dataset import Array
+from fedssca.data.tables import PARQUET, read_arrays, read_parquet
 from fedssca.errors import UserError
 
-__all__ = ["Form", "Named", "as_cells", "canonical", "form_of", "id_cells", "misfit", "open_named"]
+__all__ = [
+    "IdForm",
+    "TableWithIds",
+    "as_cells",
+    "canonical",
+    "form_of",
+    "id_cells",
+    "misfit",
+    "open_with_ids",
+]
 
 _REWRITTEN = re.compile(r"-?[0-9]+\.0*|-?[0-9](\.[0-9]+)?[eE]\+[0-9]+|nan|NaN")
-_BAD_NPZ = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
-PARQUET = (".parquet", ".pq")
 KINDS = {
     "whole": "whole numbers such as 7",
     "padded": "digits with zeros in front such as 007",
@@ -35,20 +41,18 @@ KINDS = {
 }
 
 
-class Form(NamedTuple):
-    """What the ids of a party look like; two parties compare it before they look for common ones.
-
-    "whole": digits, none with a zero in front; "padded": digits, some with one; "text": none is
-    digits only; "mixed": some are.
-    """
+class IdForm(NamedTuple):
+    """The form of a party's ids, which two parties compare before they look for common ids."""
 
     kind: str
+    """ "whole": all are digits, none begins with 0; "padded": all are digits, some begin with 0;
+    "mixed": some are digits only; "text": none is."""
     width: int
-    """The length that all have, else 0."""
+    """The length of the ids if all have the same length, else 0."""
 
 
 def canonical(cells: Iterable[str], where: str, tell: bool = True) -> list[str]:
-    """The one spelling of each id, or a UserError with the row; `tell`: it may show the id."""
+    """Return the ids in canonical spelling; an error names the row, and with `tell` also the id."""
     seen: dict[str, int] = {}
     for row, cell in enumerate(cells, 1):
         name = unicodedata.normalize("NFC", cell).strip()
@@ -79,19 +83,19 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def form_of(ids: Sequence[str]) -> Form:
-    """What these canonical ids look like."""
+def form_of(ids: Sequence[str]) -> IdForm:
+    """Return the form of canonical ids."""
     digits = [name.isascii() and name.isdigit() for name in ids]
     widths = {len(name) for name in ids}
     width = widths.pop() if len(widths) == 1 else 0
     if not all(digits):
-        return Form("mixed" if any(digits) else "text", width)
+        return IdForm("mixed" if any(digits) else "text", width)
     padded = any(name[0] == "0" and len(name) > 1 for name in ids)
-    return Form("padded" if padded else "whole", width)
+    return IdForm("padded" if padded else "whole", width)
 
 
-def misfit(forms: Mapping[str, Form]) -> str | None:
-    """One line about the first two parties whose ids cannot be meant alike; None: all fit."""
+def misfit(forms: Mapping[str, IdForm]) -> str | None:
+    """Return an error line about the first two parties whose ids differ in form, or None."""
     pairs = [(a, b) for a in forms for b in forms if a < b and forms[a].kind != forms[b].kind]
     for one, two in pairs:
         kinds = {forms[one].kind, forms[two].kind}
@@ -106,7 +110,7 @@ def misfit(forms: Mapping[str, Form]) -> str | None:
 
 
 def as_cells(values: Any, where: str) -> list[str]:
-    """A column of ids of any type as text, not yet in canonical spelling."""
+    """Return a column of ids of any type as text, not yet in canonical spelling."""
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "iufUS":
         raise UserError(f"{where}: ids are {array.dtype} of shape {array.shape}; one text a row")
@@ -122,18 +126,18 @@ def _decoded(value: bytes, where: str, row: int) -> str:
         raise UserError(f"{where}, row {row}: the id is bytes that are no UTF-8 text") from None
 
 
-class Named(Protocol):
-    """A file of rows with ids."""
+class TableWithIds(Protocol):
+    """A file whose rows have ids."""
 
     parts: dict[str, list[str]]
-    """The ids, canonical: "rows", and "test" where a file has test rows apart."""
+    """The canonical ids of "rows", and of "test" if the file has separate test rows."""
 
     def write(self, out: Path, rows: Mapping[str, Array]) -> None:
-        """These rows of each part, in this order, everything else as it was."""
+        """Write these rows of each part, in this order, and everything else unchanged."""
 
 
-def open_named(path: Path, column: str) -> Named:
-    """The rows of a CSV, Parquet or NPZ file whose ids stand in `column`."""
+def open_with_ids(path: Path, column: str) -> TableWithIds:
+    """Open a CSV, Parquet or NPZ file whose ids are in `column`."""
     if not path.is_file():
         raise UserError(f"{path} is not there; name a .csv, .npz or .parquet file")
     kind = path.suffix.lower()
@@ -147,9 +151,9 @@ def open_named(path: Path, column: str) -> Named:
 
 
 def id_cells(path: Path, column: str) -> list[str]:
-    """One column of a CSV or Parquet file as the text that stands there: no digit is lost."""
+    """Return one column of a CSV or Parquet file as the text in the file: no digit is lost."""
     if path.suffix.lower() in PARQUET:
-        return _parquet_cells(_parquet(path), path, column)
+        return _parquet_cells(read_parquet(path), path, column)
     header, rows = _lines(path)
     return _csv_cells(header, rows, path, column)
 
@@ -169,7 +173,7 @@ class _Csv:
 
 class _Parquet:
     def __init__(self, path: Path, column: str) -> None:
-        self._table = _parquet(path)
+        self._table = read_parquet(path)
         self.parts = {"rows": canonical(_parquet_cells(self._table, path, column), str(path))}
 
     def write(self, out: Path, rows: Mapping[str, Array]) -> None:
@@ -180,11 +184,7 @@ class _Parquet:
 
 class _Npz:
     def __init__(self, path: Path, column: str) -> None:
-        try:
-            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
-                self._raw = {name: np.asarray(held[name]) for name in held.files}
-        except _BAD_NPZ as error:
-            raise UserError(f"{path} cannot be read as NPZ of plain arrays: {error}") from None
+        self._raw = read_arrays(path)
         if column not in self._raw:
             raise _lacks(path, "array", column, self._raw)
         self.parts = {}
@@ -233,18 +233,6 @@ def _csv_cells(header: list[str], rows: list[list[str]], path: Path, column: str
         raise _lacks(path, "column", column, header)
     place = header.index(column)
     return [row[place] for row in rows]
-
-
-def _parquet(path: Path) -> Any:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise UserError(f'{path} needs pyarrow: pip install "fedssca[parquet]"') from None
-    try:
-        return pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} cannot be read as Parquet: {error}") from None
 
 
 def _parquet_cells(table: Any, path: Path, column: str) -> list[str]:

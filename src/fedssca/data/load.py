@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import difflib
 import hashlib
 import math
 import struct
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,19 +15,16 @@ from fedssca.data import fetch
 from fedssca.data.arrays import aligned
 from fedssca.data.dataset import Array, Dataset, check, from_arrays, from_table
 from fedssca.data.mapped import mapped
-from fedssca.errors import UserError
+from fedssca.data.tables import PARQUET, Table, read_arrays, read_csv, read_table
+from fedssca.errors import UserError, nearest
 
-__all__ = ["NAMES", "load", "read_table"]
+__all__ = ["NAMES", "load"]
 
 NAMES = ("adult", "breast-cancer", "credit", "digits", "fashion", "mnist")
-_BLANK = "{}: column {!r} is blank in row {}; fill or drop such rows first"
-_BAD_NPZ = (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError,
-            zipfile.BadZipFile, zlib.error)  # fmt: skip
 _LABELS = ("y", "label", "target", "class")
 _ADULT = ["age", "workclass", "fnlwgt", "education", "education-num", "marital-status",
           "occupation", "relationship", "race", "sex", "capital-gain", "capital-loss",
           "hours-per-week", "native-country", "income"]  # fmt: skip
-Table = dict[str, Array]  # float64 columns and str columns
 
 
 def load(
@@ -43,13 +36,16 @@ def load(
     seed: int = 0,
     keep: Sequence[str] = (),
 ) -> Dataset:
-    """Load a data set by `name` (see `NAMES`) or from the file at `path`.
+    """Load a data set by `name` (adult, breast-cancer, credit, digits, fashion, mnist) or `path`.
 
-    A file: CSV with a header, NPZ with "x" and "y" (and "x_test" and "y_test"), or Parquet;
-    `label` names the label column. Without test rows of its own, `test_fraction` of each class is
-    set aside by the seed. Numbers are standardised by the training rows, text is one-hot, uint8
-    arrays stay as they are. `keep`: columns also kept raw, beside x and y. Labels become 0..L-1
-    in sorted order. A folder of NPY files is used as it is, from disk; see `mapped`.
+    A path names a CSV file with a header, a Parquet file, an NPZ file with the arrays "x" and "y"
+    (and possibly "x_test" and "y_test"), or a folder of NPY files, which are read from disk
+    without a copy. `label` names the label column; labels become 0 .. L-1 in sorted order.
+
+    Without test rows of its own, `test_fraction` of each class is set aside by the seed. Columns
+    of numbers are standardised with the mean and deviation of the training rows, columns of text
+    become one-hot, and uint8 arrays stay as they are. The columns in `keep` are also kept as they
+    are, beside x and y.
     """
     if (name is None) == (path is None):
         raise UserError(f"give either data.name or data.path; got {name!r} and {path!r}")
@@ -64,9 +60,7 @@ def load(
     elif name in ("digits", "breast-cancer"):
         data = _embedded(name, test_fraction, seed, keep)
     else:
-        near = difflib.get_close_matches(str(name), NAMES, 1, 0.4)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UserError(f"no data set is named {name!r}; {hint}Known: {', '.join(NAMES)}")
+        raise UserError(f"no data set is named {name!r}: {nearest(str(name), NAMES)}")
     check(data)
     own = {name: aligned(column) for name, column in data.train.items()}
     return dataclasses.replace(data, train=own)
@@ -99,7 +93,7 @@ def _from_folder(
         )
     paths = [fetch.find_file(folder, f) or folder / f for f in files]
     if name == "credit":
-        table = _csv(paths[0])
+        table = read_csv(paths[0])
         for column in ("ID", "SEX", "default.payment.next.month"):
             if column not in table:
                 raise UserError(f"{paths[0]} has no column {column!r}; is it UCI_Credit_Card.csv?")
@@ -111,7 +105,7 @@ def _from_folder(
         if directory is None:
             for p in paths:
                 fetch.verify(p, sums[p.name], fetch.digest(p))
-        train, test = (_csv(p, _ADULT) for p in paths)
+        train, test = (read_csv(p, _ADULT) for p in paths)
         test["income"] = np.char.rstrip(test["income"].astype(str), ".")
         both, n = {k: np.concatenate([train[k], test[k]]) for k in _ADULT}, len(train["income"])
         return from_table(name, both, "income", fraction, seed, ["sex", "race", *keep], n)
@@ -122,7 +116,7 @@ def _from_folder(
 
 
 def read_idx(path: Path, dims: int, sha256: str | None = None) -> Array:
-    """Read an IDX file of bytes (.gz or plain) with `dims` dimensions, checked before use."""
+    """Read and check an IDX file of bytes (.gz or plain) with `dims` dimensions."""
     try:
         with fetch.open_file(path) as stream:
             head = stream.read(4 + 4 * dims)
@@ -163,7 +157,7 @@ def _file(
         train, test = _npz(path, label or "y", keep)
         scale = 1 / max(1, int(train["x"].max(initial=0))) if train["x"].dtype == np.uint8 else None
         return from_arrays(path.stem, train, test, scale, fraction, seed, keep)
-    if kind not in (".csv", ".parquet", ".pq"):
+    if kind not in (".csv", *PARQUET):
         raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv, .npz or .parquet")
     table = read_table(path)
     named = [c for c in _LABELS if c in table] if label is None else [label]
@@ -173,24 +167,8 @@ def _file(
     return from_table(path.stem, table, named[0], fraction, seed, keep)
 
 
-def read_table(path: Path) -> Table:
-    """The columns of a CSV or Parquet file: float64 where all cells are numbers, else text."""
-    if not path.is_file():
-        raise UserError(f"{path} is not there; name a .csv or .parquet file")
-    if path.suffix.lower() not in (".csv", ".parquet", ".pq"):
-        raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv or .parquet")
-    return _csv(path) if path.suffix.lower() == ".csv" else _parquet(path)
-
-
 def _npz(path: Path, label: str, keep: Sequence[str]) -> tuple[Table, Table]:
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
-            raw = {k: np.asarray(held[k]) for k in held.files}
-    except _BAD_NPZ as e:
-        raise UserError(
-            f"{path} cannot be read as NPZ of plain arrays: {e}; "
-            "write it with numpy.savez(file, x=..., y=...)"
-        ) from None
+    raw = read_arrays(path)
     names = {"x": "x", "y": label} | {k: k for k in keep}
     parts = []
     for end in ("", "_test"):
@@ -201,82 +179,3 @@ def _npz(path: Path, label: str, keep: Sequence[str]) -> tuple[Table, Table]:
             )
         parts.append({k: raw[v + end] for k, v in names.items()} if not lacking else {})
     return parts[0], parts[1]
-
-
-def _csv(path: Path, names: Sequence[str] | None = None) -> Table:
-    """Columns of a CSV file; `names` if it has no header."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            rows = filter(None, csv.reader(lines, skipinitialspace=True))
-            header = [n.strip() for n in names or next(rows, [])]
-            if len(set(header)) < len(header):
-                raise UserError(
-                    f"{path}: the header names a column twice: {', '.join(header)}; rename one"
-                )
-            first = next(rows, None)
-            if names and first and first[0].startswith("|"):  # a remark, in adult.test
-                first = next(rows, None)
-            if first is None:
-                raise UserError(f"{path} is empty; it should hold a header and rows of data")
-            table = _numbers(path, len(header)) if names is None else None
-            cells = [] if table is not None else [first, *rows]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(
-            f"{path} cannot be read as CSV text: {error}; save it as UTF-8 CSV"
-        ) from None
-    if table is not None:
-        return dict(zip(header, table, strict=True))
-    for i, row in enumerate(cells):
-        if len(row) != len(header):
-            raise UserError(
-                f"{path}, row {i + 1}: {len(row)} cells for {len(header)} columns; mend that row"
-            )
-    return {n: _column(path, n, c) for n, c in zip(header, zip(*cells, strict=True), strict=True)}
-
-
-def _numbers(path: Path, width: int) -> Array | None:
-    """Read a file of numbers only, fast; None if it is not one."""
-    try:
-        table = np.loadtxt(
-            path, delimiter=",", skiprows=1, quotechar='"', ndmin=2, comments=None, encoding="utf-8"
-        )
-    except ValueError:
-        return None
-    return np.ascontiguousarray(table.T) if table.shape[1] == width else None
-
-
-def _column(path: Path, name: str, cells: Sequence[str]) -> Array:
-    """Numbers if all cells are, else text; blank cells are refused."""
-    try:
-        return np.fromiter(map(float, cells), np.float64, len(cells))
-    except ValueError:
-        text = [c.strip() for c in cells]
-    if "" in text:
-        raise UserError(_BLANK.format(path, name, text.index("") + 1))
-    return np.array(text)
-
-
-def _parquet(path: Path) -> Table:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise UserError(f'{path} needs pyarrow: pip install "fedssca[parquet]"') from None
-    try:
-        source = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(
-            f"{path} cannot be read as Parquet: {error}; write it anew, or use CSV"
-        ) from None
-    table: Table = {}
-    for name, column in zip(source.column_names, source.columns, strict=True):
-        values = column.to_pylist()
-        if None in values:
-            raise UserError(_BLANK.format(path, name, values.index(None) + 1))
-        text = all(isinstance(v, str) for v in values)
-        if not text and not all(isinstance(v, bool | int | float) for v in values):
-            raise UserError(
-                f"{path}: column {name!r} is {column.type}, not number or text; convert or drop it"
-            )
-        table[name] = np.array(values, dtype=str if text else np.float64)
-    return table

@@ -1,4 +1,4 @@
-"""Data larger than memory: a folder of NPY files, read where they lie."""
+"""Data larger than memory: a folder of NPY files that are read in place."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ KINDS = ("uint8", "float32")
 
 
 def mapped(folder: Path, label: str = "y", keep: Sequence[str] = ()) -> Dataset:
-    """The arrays x, `label` and those in `keep`, each as NAME.npy and NAME_test.npy.
+    """Open the arrays x, `label` and those in `keep`, each as NAME.npy and NAME_test.npy.
 
-    x (rows, features) is uint8 or float32 and is used as it is: it is never copied, so it cannot be
-    standardised here; uint8 is divided by its largest value. Labels are whole numbers from 0 on.
+    x (rows, features) is uint8 or float32 and is never copied, so it is not standardised; the model
+    divides uint8 values by the largest one. Labels are whole numbers from 0 on.
     """
     train, test = (
         {name: _open(folder / f"{stem}{end}.npy") for name, stem in _names(label, keep)}
@@ -60,10 +60,10 @@ def _open(path: Path) -> Array:
 
 
 def _whole(folder: Path, y: Array) -> Array:
-    """Labels as int32 in memory: four bytes a row."""
+    """Load labels as int32, which takes four bytes per row."""
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise UserError(
-            f"{folder}: labels are {y.dtype}, shape {y.shape}; give one whole number a row, 0 to "
+            f"{folder}: labels are {y.dtype}, shape {y.shape}; give one whole number per row, 0 to "
             "classes - 1"
         )
     return np.asarray(y, np.int32)

@@ -1,10 +1,10 @@
 """Stateless mini-batches: indices = f(seed, round, client), without replacement, in O(batch).
 
-A batch is the image of 0..B-1 under a pseudo-random permutation of the client's rows, so no
-permutation of the whole data is ever built, and any party can recompute any round's batch. The
-permutation is a Feistel network over Z_a x Z_b with a b barely above the number of rows; the few
-values that fall outside walk on along their cycle until they are inside. Such a network needs room
-to mix: clients with a handful of rows sort random numbers instead.
+A batch is the image of 0 .. B-1 under a pseudo-random permutation of the client's rows. So the
+permutation of all rows is never stored, and any party can compute the batch of any round. The
+permutation is a Feistel network over Z_a x Z_b, with a b slightly above the number of rows; a value
+outside the rows is permuted again until it is inside. A Feistel network does not mix a small set
+well, so clients with few rows sort random numbers instead.
 """
 
 from __future__ import annotations
@@ -19,36 +19,37 @@ from jax import Array
 __all__ = ["Population", "batch_indices", "uniform", "words"]
 
 ROUNDS = 6
-HANDFUL = 64
+FEW = 64
+"""Clients with at most this many rows sort random numbers."""
 
 
 def words(seed: int) -> np.ndarray:
-    """A seed as two words of 32 bits: what a compiled program takes, so that it fits any seed."""
+    """Return a seed as two words of 32 bits, so that one compiled program takes any seed."""
     return np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint32)
 
 
 class Population(NamedTuple):
-    """What drawing needs to know of clients: numpy arrays, or rows of them inside a program."""
+    """Numbers of rows of the clients, as sampling needs them: arrays of numpy or of a program."""
 
     size: Any
-    """(clients, 1) rows of each."""
+    """(clients, 1) The number of rows of each client."""
     side: Any
-    """(clients, 1) the larger side of a rectangle that just holds them."""
-    handfuls: bool
-    """Some have a handful of rows,"""
-    many: bool
-    """and some have more."""
+    """(clients, 1) The larger side a of the smallest rectangle a x b that holds the rows."""
+    any_few: bool
+    """Whether some clients have few rows."""
+    any_many: bool
+    """Whether some clients have more than few rows."""
 
     @classmethod
     def of(cls, sizes: np.ndarray) -> Population:
-        """The clients with these numbers of rows."""
+        """Return the population of clients with these numbers of rows."""
         size = np.asarray(sizes, np.uint32)[:, None]
         side = np.ceil(np.sqrt(size.astype(float))).astype(np.uint32)
-        few = size <= HANDFUL
+        few = size <= FEW
         return cls(size, side, bool(few.any()), bool((~few).any()))
 
     def take(self, clients: Array) -> Population:
-        """Some of them, chosen inside a program."""
+        """Return some of the clients, chosen inside a program."""
         return self._replace(
             size=jnp.asarray(self.size)[clients], side=jnp.asarray(self.side)[clients]
         )
@@ -62,10 +63,11 @@ def batch_indices(
     batch: int,
     steps: int = 1,
 ) -> Array:
-    """Row numbers within each client, (clients, steps * batch); `seed` as it is or as `words`.
+    """Draw row numbers of each client: an array (clients, steps * batch).
 
     The batches of one round are disjoint until a client's rows are used up; then a new pass over
-    the rows begins under a new permutation. Needs batch <= every size.
+    the rows begins with a new permutation. No client may have fewer rows than one batch. `seed` is
+    a number or the two `words` of one.
     """
     people = sizes if isinstance(sizes, Population) else Population.of(sizes)
     step = np.repeat(np.arange(steps, dtype=np.uint32), batch)[None]
@@ -73,12 +75,12 @@ def batch_indices(
     epoch, start = step // in_pass, (step % in_pass) * np.uint32(batch)
     position = jnp.asarray(start + np.tile(np.arange(batch, dtype=np.uint32), steps)[None])
     key = jnp.broadcast_to(_key(seed, round, clients[:, None], epoch), position.shape)
-    if not people.many:
+    if not people.any_many:
         index = _shuffle(position, people.size, key)
-    elif not people.handfuls:
+    elif not people.any_few:
         index = _permute(position, people.size, people.side, key)
     else:
-        few = people.size <= HANDFUL
+        few = people.size <= FEW
         index = jnp.where(
             few,
             _shuffle(jnp.where(few, position, 0), people.size, key),
@@ -88,13 +90,15 @@ def batch_indices(
 
 
 def uniform(seed: int | Array, round: Array | int, clients: Array) -> Array:
-    """A number in [0, 1) for each client: does it answer in this round?"""
-    key = _key(seed, round, clients, np.uint32(0xFFFFFFFF))  # no pass over rows has this number
+    """Draw a number in [0, 1) for each client, which decides whether it answers in this round."""
+    key = _key(
+        seed, round, clients, np.uint32(0xFFFFFFFF)
+    )  # this is not the number of any pass over the rows
     return (key >> 8).astype(jnp.float32) * np.float32(2**-24)
 
 
 def _key(seed: int | Array, *rest: Any) -> Array:
-    """All of it mixed into 32 bits."""
+    """Mix the seed and the other words into 32 bits."""
     low, high = jnp.asarray(words(seed) if isinstance(seed, int) else seed)
     key = low
     for word in (high, *rest):
@@ -103,8 +107,8 @@ def _key(seed: int | Array, *rest: Any) -> Array:
 
 
 def _shuffle(position: Array, size: Any, key: Array) -> Array:
-    """The same for a handful of rows: the order of as many random numbers."""
-    row = np.arange(HANDFUL, dtype=np.uint32)
+    """Permute few rows: the order of as many random numbers."""
+    row = np.arange(FEW, dtype=np.uint32)
     draws = _mix(_mix(key[..., None] ^ _mix(jnp.asarray(row) + jnp.uint32(0x27D4EB2F))) + row)
     order = jnp.argsort(
         jnp.where(row < size[..., None], draws >> 1, jnp.uint32(0xFFFFFFFF)), axis=-1
@@ -115,7 +119,7 @@ def _shuffle(position: Array, size: Any, key: Array) -> Array:
 
 
 def _permute(position: Array, size: Any, a: Any, key: Array) -> Array:
-    """Image of `position` under the permutation of range(size) that `key` names."""
+    """Return the image of `position` under the permutation of range(size) that `key` selects."""
     b = (size + a - np.uint32(1)) // a
 
     def outside(at: tuple[Array, Array]) -> Array:
@@ -142,17 +146,17 @@ def _permute(position: Array, size: Any, a: Any, key: Array) -> Array:
 
 
 def _shift(value: Array, draw: Array, modulus: Any) -> Array:
-    """value + a number below the modulus, around the circle, without a division.
+    """Return value + floor(modulus * u) mod modulus, without a division.
 
-    That number is floor(modulus * u) for u = the upper 16 bits of `draw` / 2^16: a rectangle's side
-    is at most 2^16, so nothing overflows.
+    Here u is the upper 16 bits of `draw`, divided by 2^16. The side of a rectangle is at most 2^16,
+    so nothing overflows.
     """
     moved = value + ((draw >> 16) * modulus >> 16)
     return jnp.where(moved >= modulus, moved - modulus, moved)
 
 
 def _mix(x: Array) -> Array:
-    """The finaliser of MurmurHash3: every input bit moves every output bit."""
+    """Apply the finaliser of MurmurHash3, in which every input bit affects every output bit."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
     return x ^ (x >> 16)

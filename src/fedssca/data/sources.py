@@ -1,4 +1,4 @@
-"""Ready sources for `Streams`: a CSV file that grows, and a queue."""
+"""Sources of rows for `Streams`: a CSV file that grows, and a queue."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fedssca.errors import UserError
 __all__ = ["follow_csv", "from_queue"]
 
 CHUNK = 1 << 20
-"""Bytes read at a time."""
+"""The number of bytes that are read at a time."""
 
 
 def from_queue(rows: queue.Queue[Any], wait: float | None = None) -> Iterator[Block]:
-    """Blocks as they are put into a queue; None ends it, as do `wait` seconds without a block.
+    """Yield the blocks of a queue, until None or until `wait` seconds pass without a block.
 
-    Clients are read one after another, several rounds at a time: one thread that feeds several
-    queues must not be held up by a full one, so give those no maxsize.
+    Clients are read one after another, several rounds at a time. A thread that feeds several
+    queues must therefore not wait for a full queue: create them without maxsize.
     """
     while True:
         try:
@@ -46,12 +46,12 @@ def follow_csv(
     idle: float | None = None,
     stop: threading.Event | None = None,
 ) -> Iterator[Block]:
-    """Rows of a CSV file of numbers with a header, and those that are appended later.
+    """Yield the rows of a CSV file of numbers with a header, and rows that are appended later.
 
-    x holds `columns` (all but the label unless given) as `dtype`, y the `label` as whole numbers.
-    It looks every `wait` seconds and ends when nothing came for `idle` seconds, or when `stop` is
-    set and all is read; without both it follows the file for ever. A line counts once its newline
-    is there, so a half-written one is never used.
+    x holds `columns` (by default all but the label) as `dtype`, y the `label` as whole numbers.
+    The file is read every `wait` seconds. The source ends when nothing was appended for `idle`
+    seconds, or when `stop` is set and everything is read; without both it never ends. A line is
+    used once its newline is written.
     """
     place = Path(path).expanduser()
     if not place.is_file():
@@ -63,7 +63,7 @@ def _rows(
     path: Path, label: str, columns: Sequence[str] | None, dtype: Any, texts: Iterator[list[str]]
 ) -> Iterator[Block]:
     use: list[int] = []
-    number = 1  # of the line in the file that comes next
+    number = 1  # the number of the next line in the file
     for text in texts:
         lines = text
         if not use:
@@ -78,11 +78,11 @@ def _rows(
 def _lines(
     path: Path, wait: float, idle: float | None, stop: threading.Event | None
 ) -> Iterator[list[str]]:
-    """Complete lines, as many as there are."""
+    """Yield the complete lines that have been appended."""
     half, quiet_since = b"", time.monotonic()
     with path.open("rb") as file:
         while True:
-            last = stop is not None and stop.is_set()  # asked before reading: nothing is missed
+            last = stop is not None and stop.is_set()  # read after this check: no line is missed
             half, lines = _more(file, half)
             if lines:
                 yield lines
@@ -96,7 +96,7 @@ def _lines(
 
 
 def _more(file: IO[bytes], half: bytes) -> tuple[bytes, list[str]]:
-    """What is there beyond `half` a line: the new half, and the lines before it."""
+    """Read on after the incomplete line `half`; return the new incomplete line and the lines."""
     while chunk := file.read(CHUNK):
         whole, newline, rest = (half + chunk).rpartition(b"\n")
         if newline:
@@ -107,7 +107,7 @@ def _more(file: IO[bytes], half: bytes) -> tuple[bytes, list[str]]:
 
 
 def _places(path: Path, header: str, label: str, columns: Sequence[str] | None) -> list[int]:
-    """Where the wanted columns stand, the label last."""
+    """Return the positions of the wanted columns, the label last."""
     names = [name.strip().strip('"') for name in header.split(",")]
     wanted = [*([n for n in names if n != label] if columns is None else columns), label]
     lacking = [name for name in wanted if name not in names]

@@ -1,8 +1,7 @@
-"""Who holds what: rows shared out over clients (horizontal), or columns (vertical)."""
+"""Which client holds which rows (horizontal) or which columns (vertical)."""
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,23 +10,23 @@ from typing import Any
 import numpy as np
 
 from fedssca.data.dataset import Array
-from fedssca.errors import UserError
+from fedssca.errors import UserError, nearest
 
 __all__ = ["Columns", "Rows", "by_feature", "by_sample"]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Horizontal: client i holds rows offsets[i] : offsets[i] + sizes[i] of every column.
+    """Clients that hold different rows: client i has offsets[i] : offsets[i] + sizes[i].
 
-    With `order`, these are places in it, and it holds the rows' numbers: data that was shared out
-    stays where it lies, on disk if need be.
+    With `order`, client i has the rows order[offsets[i] : offsets[i] + sizes[i]]. So data can be
+    split without being moved, even on disk.
     """
 
     columns: dict[str, Array]
     sizes: tuple[int, ...]
     order: Array | None = None
-    """(total,) int32 numbers of rows, client by client; rows of nobody are not in it."""
+    """(total,) int32 row numbers, client by client, without the rows that no client holds."""
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1:
@@ -37,17 +36,17 @@ class Rows:
         if held != {self.total} or len(stored) != 1:
             raise UserError(
                 f"columns {', '.join(self.columns)} have {sorted(stored)} rows, {sorted(held)} of "
-                f"them shared out; sizes sum to {self.total}"
+                f"them held by clients; sizes sum to {self.total}"
             )
 
     @property
     def count(self) -> int:
-        """How many clients there are."""
+        """The number of clients."""
         return len(self.sizes)
 
     @property
     def total(self) -> int:
-        """How many rows all clients hold together."""
+        """The number of rows of all clients together."""
         return sum(self.sizes)
 
     @property
@@ -56,7 +55,7 @@ class Rows:
         return tuple(int(o) for o in np.cumsum((0, *self.sizes[:-1])))
 
     def client(self, i: int) -> dict[str, Array]:
-        """The rows of client i: views, or copies where there is an `order`."""
+        """Return the rows of client i: views, or copies if there is an `order`."""
         _in_range(i, self.count, "client")
         start = int(sum(self.sizes[:i]))
         own: Any = slice(start, start + self.sizes[i])
@@ -64,7 +63,7 @@ class Rows:
         return {name: v[own] for name, v in self.columns.items()}
 
     def owners(self) -> Array:
-        """Of each stored row: the number of its client, -1 if it is nobody's."""
+        """Return for each stored row the number of its client, -1 if no client holds it."""
         numbers = np.repeat(np.arange(self.count, dtype=np.int32), self.sizes)
         if self.order is None:
             return numbers
@@ -73,15 +72,15 @@ class Rows:
         return owner
 
     def beside(self) -> dict[str, Array]:
-        """All columns but x, of all rows that somebody holds."""
+        """Return all columns but x, of all rows that a client holds."""
         rest = {name: v for name, v in self.columns.items() if name != "x"}
         return rest if self.order is None else {name: v[self.order] for name, v in rest.items()}
 
     @classmethod
     def of(cls, parts: Sequence[Mapping[str, Array]]) -> Rows:
-        """Put the columns of clients, one mapping each, one after another."""
+        """Join the columns of clients, given as one mapping per client."""
         if not parts or not parts[0]:
-            raise UserError("no clients to put together; give the columns of at least one")
+            raise UserError("there are no clients; give the columns of at least one")
         first = parts[0]
         for i, part in enumerate(parts):
             if set(part) != set(first) or len({len(v) for v in part.values()}) != 1:
@@ -95,15 +94,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class Columns:
-    """Vertical: all clients hold the same rows; client i holds the features blocks[i] of x."""
+    """Clients that hold different columns: client i has the features blocks[i] of all rows."""
 
     columns: dict[str, Array]
     blocks: tuple[Array, ...]
-    """Integer arrays: a partition of range(P)."""
+    """Integer arrays that are a partition of range(P)."""
     label_holder: int | None = None
-    """The one party that knows the labels; None: every party knows them."""
+    """The only party that knows the labels; None if every party knows them."""
     collection: str = "exchange"
-    """ "exchange": h_i go to the other parties; "open": h_i and dh_i/dw_i go to the server."""
+    """ "exchange": h_i are sent to the other parties; "open": h_i and dh_i/dw_i to the server."""
 
     def __post_init__(self) -> None:
         width = self.columns["x"].shape[1]
@@ -117,20 +116,20 @@ class Columns:
 
     @property
     def count(self) -> int:
-        """How many clients there are."""
+        """The number of clients."""
         return len(self.blocks)
 
     @property
     def total(self) -> int:
-        """How many rows there are (every client has all of them)."""
+        """The number of rows, which all clients have."""
         return len(self.columns["x"])
 
     def beside(self) -> dict[str, Array]:
-        """All columns but x."""
+        """Return all columns but x."""
         return {name: v for name, v in self.columns.items() if name != "x"}
 
     def client(self, i: int) -> dict[str, Array]:
-        """What client i holds: its features, and the other columns if it knows the labels."""
+        """Return the features of client i, and the other columns if it knows the labels."""
         _in_range(i, self.count, "client")
         block = self.blocks[i]
         start, stop = int(block[0]), int(block[0]) + len(block)
@@ -151,12 +150,13 @@ def by_sample(
     minimum: int = 1,
     classes_per_client: int = 2,
 ) -> Rows:
-    """Share out the rows; nothing is copied.
+    """Split the rows among clients, without a copy.
 
-    `partition`: "iid" (at random), "contiguous" (as they come), "dirichlet" (label skew: each
-    label's rows go to clients in Dirichlet(concentration) proportions, at least `minimum` rows a
-    client) or "classes" (a client holds `classes_per_client` labels only). `sizes`: rows a client,
-    as whole-number counts (rows left over are not used) or as fractions that sum to 1.
+    `partition` is "iid" (at random), "contiguous" (in their order), "dirichlet" (label skew: the
+    rows of each label are divided in Dirichlet(concentration) proportions, and each client gets at
+    least `minimum` rows) or "classes" (each client has rows of `classes_per_client` labels only).
+    `sizes` gives the rows of each client, as counts (rows left over are not used) or as fractions
+    that sum to 1.
     """
     n = len(next(iter(columns.values())))
     _known(partition, ("iid", "contiguous", "dirichlet", "classes"))
@@ -194,9 +194,10 @@ def by_feature(
     label_holder: int | None = None,
     collection: str = "exchange",
 ) -> Columns:
-    """Share out the features of x: "contiguous" or "iid" (at random); nothing is copied.
+    """Split the features of x among clients, without a copy.
 
-    `sizes`: features a client, as counts that sum to P or as fractions that sum to 1.
+    `partition` is "contiguous" (in their order) or "iid" (at random). `sizes` gives the features of
+    each client, as counts that sum to P or as fractions that sum to 1.
     """
     width = columns["x"].shape[1]
     _known(partition, ("contiguous", "iid"))
@@ -218,7 +219,7 @@ def _dirichlet(y: Array, clients: int, a: float, minimum: int, rng: np.random.Ge
         for i, part in enumerate(np.split(rows, np.rint(cuts * len(rows)).astype(int))):
             owner[part] = i
     counts = np.bincount(owner, minlength=clients)
-    while counts.min() < minimum:  # repair: the largest client gives rows to the smallest
+    while counts.min() < minimum:  # move rows from the largest client to the smallest
         poor, rich = int(counts.argmin()), int(counts.argmax())
         move = min(minimum - counts[poor], counts[rich] - minimum)
         owner[rng.choice(np.flatnonzero(owner == rich), move, replace=False)] = poor
@@ -232,7 +233,7 @@ def _classes(y: Array, clients: int, k: int, minimum: int, rng: np.random.Genera
     if not least <= k <= most:
         raise UserError(f"classes_per_client is {k}; it should be {least} to {most}")
     owner = np.empty(len(y), np.intp)
-    for j, label in enumerate(labels):  # client i holds labels i*k .. i*k + k-1, around the circle
+    for j, label in enumerate(labels):  # client i has the labels i*k .. i*k + k-1, cyclically
         holders = [i for i in range(clients) if (j - i * k) % len(labels) < k]
         rows = rng.permutation(np.flatnonzero(y == label))
         for i, part in zip(holders, np.array_split(rows, len(holders)), strict=True):
@@ -247,7 +248,7 @@ def _classes(y: Array, clients: int, k: int, minimum: int, rng: np.random.Genera
 
 
 def _counts(sizes: Sequence[float] | None, clients: int, n: int, exact: bool) -> tuple[int, ...]:
-    """Whole numbers, one a client: equal up to one, or as `sizes` says."""
+    """Return the count of each client: equal up to one, or as `sizes` says."""
     if sizes is None:
         return tuple(n // clients + (i < n % clients) for i in range(clients))
     if len(sizes) != clients:
@@ -271,8 +272,7 @@ def _counts(sizes: Sequence[float] | None, clients: int, n: int, exact: bool) ->
 
 def _known(partition: str, names: tuple[str, ...]) -> None:
     if partition not in names:
-        near = difflib.get_close_matches(partition, names, 1, 0.0)[0]
-        raise UserError(f'no partition "{partition}"; did you mean "{near}"? Known: {names}')
+        raise UserError(f"no partition {partition!r}: {nearest(partition, names)}")
 
 
 def _enough(clients: int, n: int, what: str) -> None:

@@ -1,8 +1,7 @@
 """Clients whose rows come from iterators: a log, a queue, a growing file. Each row is used once.
 
-A source gives blocks of rows of any length, a round needs exactly so many of them: `Reader` stands
-between the two. It copies rows to where the round wants them and keeps no more than the rest of one
-block.
+A source gives blocks of any number of rows, and a round needs a fixed number of rows. `Reader`
+copies rows from the blocks into the arrays of the round, and stores the rest of at most one block.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from fedssca.errors import UserError
 __all__ = ["Block", "Reader", "Streams"]
 
 Block: TypeAlias = Mapping[str, Any]
-"""{"x": (n, P), "y": (n,), ...}: some rows of one client, n as it comes."""
+"""Some rows of one client: {"x": (n, P), "y": (n,), ...} for any n."""
 
 
 class Streams:
-    """What `Rows` is for fixed arrays: one source a client, read once, from where it stands.
+    """Clients whose rows are streams: one source per client, each read once.
 
-    A source is any iterable of blocks {"x": (n, P), "y": (n,), ...}. A stream is not kept, so the
-    model is evaluated, and its limits are proved, on the held-out rows `check`: columns, or `Rows`
-    with one part a client where a limit looks at who holds a row. `weights` are the clients' shares
-    of the objective, equal unless given: how many rows a stream will have, nobody knows.
+    A source is any iterable of blocks {"x": (n, P), "y": (n,), ...}. Rows of a stream are not
+    stored, so the model and its limits are evaluated on the held-out rows `check`: columns, or
+    `Rows` with one part per client if a limit depends on the client. `weights` are the clients'
+    shares of the objective, by default equal, because the length of a stream is not known.
     """
 
     def __init__(
@@ -40,25 +39,25 @@ class Streams:
         weights: Sequence[float] | None = None,
     ) -> None:
         if not isinstance(sources, Sequence) or not sources:
-            raise UserError("sources should be a list of iterables of blocks, one a client")
+            raise UserError("sources should be a list of iterables of blocks, one per client")
         self.check = _held_out(check, len(sources))
         self.share = _shares(weights, len(sources))
         self.readers = tuple(Reader(i, s, self.check.columns) for i, s in enumerate(sources))
 
     @property
     def count(self) -> int:
-        """How many clients there are."""
+        """The number of clients."""
         return len(self.readers)
 
     @property
     def sample(self) -> Rows:
-        """One row a client, of `check`: what the shapes of messages are read from."""
+        """One row of `check` per client, from which the shapes of messages are read."""
         first = {name: np.repeat(v[:1], self.count, 0) for name, v in self.check.columns.items()}
         return Rows(first, (1,) * self.count)
 
 
 class Reader:
-    """One client's rows in order, exactly as many as are asked for."""
+    """The rows of one client, in order, as many at a time as are asked for."""
 
     def __init__(self, number: int, source: Iterable[Block], like: Mapping[str, Array]) -> None:
         if isinstance(source, Mapping) or not isinstance(source, Iterable):
@@ -68,17 +67,17 @@ class Reader:
             )
         self.number = number
         self.taken = 0
-        """Rows handed out so far."""
+        """The number of rows that were read so far."""
         self._blocks: Iterator[Block] = iter(source)
         self._like = {name: column[:0] for name, column in like.items()}
         self._rest: dict[str, Array] = {}
         self._left = 0
 
     def fill(self, out: Mapping[str, Array]) -> int:
-        """Copy the next rows into the arrays of `out`, until they are full or the source ends.
+        """Copy the next rows into the arrays of `out`; return how many there were.
 
-        Returns how many rows there were. A block may be reused by whoever gave it as soon as the
-        next one is asked for: by then all its rows are copied.
+        There are fewer than the arrays hold if the source ends. All rows of a block are copied
+        before the next block is asked for, so a source may reuse its arrays.
         """
         wanted, done = len(next(iter(out.values()))), 0
         while done < wanted:
@@ -95,7 +94,7 @@ class Reader:
         return done
 
     def _next(self) -> bool:
-        """Take a block that has rows; False at the end of the source."""
+        """Read the next block that has rows; return False at the end of the source."""
         for block in self._blocks:
             self._rest = self._checked(block)
             self._left = len(next(iter(self._rest.values())))
@@ -104,7 +103,7 @@ class Reader:
         return False
 
     def _fits(self, block: dict[str, Any]) -> bool:
-        """Nothing to convert, nothing to say: quick, for sources that give single rows."""
+        """Whether a block needs no conversion; this is fast, for sources that give single rows."""
         rows = -1
         for name, like in self._like.items():
             values = block.get(name)
@@ -118,7 +117,7 @@ class Reader:
         return len(block) == len(self._like)
 
     def _checked(self, block: Block) -> dict[str, Array]:
-        """The block as arrays that fit the held-out rows."""
+        """Return the block as arrays that fit the held-out rows."""
         if isinstance(block, dict) and self._fits(block):
             return block
         who, like = f"client {self.number}", self._like
@@ -154,7 +153,7 @@ def _held_out(check: Rows | Mapping[str, Array] | None, clients: int) -> Rows:
         if check.count != clients:
             raise UserError(
                 f"check has rows of {check.count} clients for {clients} sources; "
-                "give columns, or one part a client"
+                "give columns, or one part per client"
             )
         return check
     columns = {name: np.asarray(values) for name, values in check.items()}

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from fedssca.data.encode import encode
-from fedssca.data.load import read_table
+from fedssca.data.tables import read_table
 from fedssca.deploy.census import Census, blank
 from fedssca.errors import UserError
 from fedssca.run.build import model_of, plan

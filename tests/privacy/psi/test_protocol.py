@@ -14,7 +14,7 @@ import rbcl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedssca.data.ids import Form, form_of
+from fedssca.data.ids import IdForm, form_of
 from fedssca.errors import UserError
 from fedssca.privacy.psi.folder import FolderAlignment
 from fedssca.privacy.psi.protocol import (
@@ -260,14 +260,16 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
             parties.at("bank").proceed(silent)
     file.write_bytes(good[:-5])  # just now: it may still be growing
     assert parties.at("bank").proceed(silent) == ["lab.0.psi"]
-    file.write_bytes(changed({}, form=Form("text", 1)))
+    file.write_bytes(changed({}, form=IdForm("text", 1)))
     parties.at("bank").proceed(silent)
 
 
 def test_a_changed_table_and_a_damaged_secret_are_named(tmp_path: Path) -> None:
     Parties(tmp_path, SETS_OF).at("bank").proceed(silent)
     secret = tmp_path / "bank.secret"
-    other = FolderAlignment(tmp_path / "shared", "bank", ["clinic"], ["z"], Form("text", 1), secret)
+    other = FolderAlignment(
+        tmp_path / "shared", "bank", ["clinic"], ["z"], IdForm("text", 1), secret
+    )
     with pytest.raises(UserError, match="the ids are not those that this alignment began with"):
         other.proceed(silent)
     secret.write_text("{}")

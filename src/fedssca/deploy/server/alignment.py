@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedssca.data.ids import Form, misfit
+from fedssca.data.ids import IdForm, misfit
 from fedssca.deploy.alignment import ROWS_OF
 from fedssca.errors import UserError
 from fedssca.privacy.psi.protocol import check_points, common_positions
@@ -31,7 +31,7 @@ def same_rows(names: Sequence[str], said: Sequence[Mapping[str, Any]]) -> bool:
                 f"{name}: it brings {one}, {names[0]} brings {two}; either all parties or none "
                 "have test rows of their own (NPZ: x_test)"
             )
-    if line := misfit({n: Form(*each["form"]) for n, each in zip(names, said, strict=True)}):
+    if line := misfit({n: IdForm(*each["form"]) for n, each in zip(names, said, strict=True)}):
         raise UserError(line)
     return False
 

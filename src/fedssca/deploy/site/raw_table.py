@@ -13,7 +13,7 @@ import numpy as np
 
 from fedssca.data.dataset import Array
 from fedssca.data.ids import as_cells, id_cells
-from fedssca.data.load import read_table
+from fedssca.data.tables import read_table
 from fedssca.errors import UserError
 from fedssca.run.config import read, section
 from fedssca.run.schema import SiteFile

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedssca.data.dataset import Array
-from fedssca.data.ids import KINDS, Form, misfit
+from fedssca.data.ids import KINDS, IdForm, misfit
 from fedssca.errors import UserError
 from fedssca.privacy.psi.protocol import PsiParty, Tick, check_points, common_positions
 from fedssca.rounds.codec import Envelope, InvalidMessage, decode, encode, note, read_note
@@ -55,7 +55,7 @@ class FolderAlignment:
         me: str,
         others: Sequence[str],
         ids: Sequence[str],
-        form: Form,
+        form: IdForm,
         secret: Path,
     ) -> None:
         """Check the names; `form` describes the ids, `secret` is the file of the secret number."""
@@ -227,7 +227,7 @@ class FolderAlignment:
         if not all(name in said and right(said[name]) for name, right in wanted.items()):
             raise InvalidMessage("its header is not complete")
         check_points(letter.arrays.get("points"))
-        if hop == 0 and (line := misfit({self._me: self._form, owner: Form(*said["form"])})):
+        if hop == 0 and (line := misfit({self._me: self._form, owner: IdForm(*said["form"])})):
             raise UserError(line)
 
     def _letter(self, owner: str, hop: int, points: Array, said: dict[str, Any]) -> bytes:
