@@ -89,7 +89,7 @@ def swept(costs: dict[float, float]) -> dict[str, Measured]:
     return found(
         *(
             measured(
-                curve(f"s, U={u}", "g", U.replace("0.13", str(u)), series="s", swept=u),
+                curve(f"s, U={u}", "g", U.replace("0.13", str(u)), series="s"),
                 [1.0, 1.0, 1.0, cost],
             )
             for u, cost in costs.items()
