@@ -30,16 +30,16 @@ def export(
     `fedssca run` has the same options and does this while it trains.
     """
     with starting_up():
-        from fedssca.run.export import Places, export_run
+        from fedssca.run.export import ExportTargets, export_run
 
-    places = Places(tensorboard, mlflow)
-    if not any(places):
-        raise UserError("export where to? add --tensorboard DIR or --mlflow URI")
-    told = {str(run): export_run(run, places) for run in runs}
+    targets = ExportTargets(tensorboard, mlflow)
+    if not any(targets):
+        raise UserError("the target is missing: add --tensorboard DIR or --mlflow URI")
+    rows_of = {str(run): export_run(run, targets) for run in runs}
     if as_json:
-        print(json.dumps({"rows": told}))
+        print(json.dumps({"rows": rows_of}))
     elif not quiet:
-        for run, rows in told.items():
+        for run, rows in rows_of.items():
             print(f"{run}: {rows} rows")
         if tensorboard:
             print(f"look at them with: tensorboard --logdir {tensorboard}")

@@ -30,7 +30,7 @@ from fedssca.system import starting_up
 
 if TYPE_CHECKING:
     from fedssca.run.config import Config
-    from fedssca.run.export import Places
+    from fedssca.run.export import ExportTargets
 
 __all__ = ["app"]
 
@@ -62,7 +62,7 @@ def run(
     with starting_up():
         from fedssca.cli.results import draw_run_curves, print_results
         from fedssca.run.execute import load_config
-        from fedssca.run.export import Places
+        from fedssca.run.export import ExportTargets
         from fedssca.run.record import RunDirectory
 
     if resume is not None:
@@ -80,12 +80,12 @@ def run(
     for path in plan:
         if not continued[path]:
             RunDirectory.check_free(path)
-    places = Places(tensorboard, mlflow)
-    places.check()
+    targets = ExportTargets(tensorboard, mlflow)
+    targets.check()
     console, shown = progress_console(quiet, as_json), set[str]()
     try:
         results = {
-            path: _train(path, each, continued[path], places, console, shown)
+            path: _train(path, each, continued[path], targets, console, shown)
             for path, each in plan.items()
         }
     except KeyboardInterrupt:
@@ -114,7 +114,12 @@ def without_constraints(config: Config) -> Config:
 
 
 def _train(
-    folder: Path, config: Config, resume: bool, places: Places, console: Console, shown: set[str]
+    folder: Path,
+    config: Config,
+    resume: bool,
+    targets: ExportTargets,
+    console: Console,
+    shown: set[str],
 ) -> dict[str, Any]:
     """Carry out one run with a progress line; warnings become notes."""
     from fedssca.run.execute import execute
@@ -123,7 +128,7 @@ def _train(
     with (
         ProgressLine(console, folder.name, config.algorithm.rounds - 1, shown=shown) as line,
         warnings.catch_warnings(),
-        exporting(folder, places) as export,
+        exporting(folder, targets) as export,
     ):
         warnings.simplefilter("always")
         warnings.showwarning = lambda message, *_, **__: line.note(str(message))

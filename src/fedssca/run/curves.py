@@ -1,4 +1,4 @@
-"""Curves of runs as one picture: they read rows and results, never live objects."""
+"""The curves of runs as one picture, drawn from rows and results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["COLOURS", "DASHES", "curves", "draw_curves", "short_names", "with_wo
 
 Row = dict[str, Any]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Seven that eyes of every kind tell apart (Okabe and Ito)."""
+"""Seven colours that colour-blind readers can tell apart (Okabe and Ito)."""
 DASHES = ("-", "--", "-.")
 
 
@@ -23,7 +23,7 @@ def draw_curves(
     file: IO[bytes],
     results: Mapping[Path, Row | None] | None = None,
 ) -> None:
-    """The `curves` of runs as a PNG."""
+    """Write the `curves` of runs as a PNG."""
     curves(runs, limits, results).savefig(file, format="png", dpi=120)
 
 
@@ -32,10 +32,10 @@ def curves(
     limits: Sequence[float],
     results: Mapping[Path, Row | None] | None = None,
 ) -> Figure:
-    """Training cost, test accuracy, |w|^2 and constraints of runs against the round.
+    """Draw training cost, test accuracy, |w|^2 and constraints of runs against the round.
 
-    `limits` are limits on the training cost; the side on which limits are kept is shaded. A star
-    marks the returned model of each of `results`. What no run has measured is left out.
+    `limits` are limits on the training cost; the feasible side of a limit is shaded. A star marks
+    the returned model of each of `results`. Quantities that no run has measured are left out.
     """
     from matplotlib.figure import Figure
 
@@ -78,7 +78,7 @@ PANELS = {
 
 
 def _scales(axes: Mapping[str, Any], limits: Sequence[float]) -> None:
-    """What belongs to each quantity: logarithms, per cent, and the side where limits are kept."""
+    """Set the scale of each quantity, and shade the feasible side of limits."""
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter, PercentFormatter
 
     if worst := axes.get("worst"):
@@ -100,12 +100,12 @@ def _scales(axes: Mapping[str, Any], limits: Sequence[float]) -> None:
 
 
 def with_worst(row: Row) -> Row:
-    """The row with its largest F_m, if it has any."""
+    """Return the row with its largest F_m added, if it has constraints."""
     return row | {"worst": max(row["constraints"])} if row["constraints"] else row
 
 
 def short_names(paths: Iterable[Path]) -> list[str]:
-    """The folders' names; those that begin with the first one's name show only the rest."""
+    """Return the names of folders; a name that begins with the first one shows only the rest."""
     first, *others = (path.name for path in paths)
     rest = ["…" + n.removeprefix(first) if n.startswith(first) else n for n in others]
     return [first, *rest]

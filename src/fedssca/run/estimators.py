@@ -1,4 +1,4 @@
-"""A scikit-learn style classifier: fit, predict, score, over clients and with constraints."""
+"""A classifier with the interface of scikit-learn, trained over clients with constraints."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from fedssca.run.simulate import Result, simulate
 
 __all__ = ["FederatedClassifier"]
 
-Columns = dict[str, np.ndarray]
+ClientColumns = dict[str, np.ndarray]
 CHUNK = 4096
+"""The number of rows that are predicted at a time."""
 
 
 class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Train one classifier over several clients, within stated limits.
+    """A classifier that is trained over several clients and keeps stated limits.
 
-    `model` is "mlp" (with `hidden` units), "linear" or a `fedssca.Model`. `constraints` may
-    hold constraints, lists of them, and functions of the training columns that return either.
-    The columns are "x", "y" (numbered in the order of `classes_`), "client", and what the parties
-    add. `objective` "norm" asks for the smallest |w|^2 that keeps the constraints, "loss" for the
-    smallest loss + `l2` |w|^2. Step sizes are found from the data. Features are taken as they
-    are: scale them first, with numbers that all clients share.
+    `model` is "mlp" (with `hidden` units), "linear" or a `fedssca.Model`. `constraints` may contain
+    constraints, lists of constraints, and functions of the training columns that return either.
+    These columns are "x", "y" (numbered in the order of `classes_`), "client", and further columns
+    of the clients. With `objective` "norm" the model has the smallest |w|^2 that keeps the
+    constraints, with "loss" the smallest loss + `l2` |w|^2. Step sizes are found from the data.
+    Features are used as they are: scale them first, with the same numbers for all clients.
 
-    After `fit`: `result_` (a `fedssca.simulate.Result`), `feasible_` (all constraints hold on the
-    training data), `classes_`, `n_features_in_`.
+    After `fit` there are `result_` (a `fedssca.Result`), `feasible_` (whether all constraints hold
+    on the training data), `classes_` and `n_features_in_`.
     """
 
     result_: Result
@@ -64,16 +65,16 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
 
     def fit(self, X: Any, y: Any = None, clients: int = 5) -> FederatedClassifier:
-        """Train on `fit(parties)`, one (X, y) or {"x", "y", ...} each, or on `fit(X, y, clients)`.
+        """Train with `fit(parties)` or with `fit(X, y, clients)`.
 
-        With X and y the rows are shared out at random over `clients` clients. The batch is cut to
-        the smallest client's rows.
+        `parties` is a list with one (X, y) or {"x": ..., "y": ...} per client. X and y are divided
+        at random among `clients` clients. The batch is at most the rows of the smallest client.
         """
         if self.batch < 1:
             raise UserError(f"batch = {self.batch}: it must be at least 1")
         parts = _parties(X) if y is None else [{"x": X, "y": y}]
         parts = [_checked(part, f"client {i}" if y is None else "") for i, part in enumerate(parts)]
-        _alike(parts)
+        _check_same_columns(parts)
         classes = np.unique(np.concatenate([part["y"] for part in parts]))
         if len(classes) < 2:
             raise UserError(f"all labels are {classes[0]!r}: a classifier needs at least 2 classes")
@@ -97,17 +98,17 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The scores: (rows, classes), or with two classes score 1 minus score 0, (rows,)."""
+        """Return scores (rows, classes); for two classes score 1 minus score 0, (rows,)."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> np.ndarray:
-        """The likeliest class of every row, as one of `classes_`."""
+        """Return the class with the highest score of every row, as one of `classes_`."""
         picked = self._scores(X).argmax(axis=1)
         return np.asarray(self.classes_[picked])
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """softmax(scores), (rows, classes) in the order of `classes_`."""
+        """Return softmax(scores), (rows, classes), in the order of `classes_`."""
         return np.asarray(jax.nn.softmax(self._scores(X), axis=1))
 
     def _scores(self, X: Any) -> np.ndarray:
@@ -128,7 +129,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _network(self) -> Model:
         features, classes = self.n_features_in_, len(self.classes_)
         if isinstance(self.model, Model):
-            return _fitting(self.model, features, classes)
+            return _check_fit(self.model, features, classes)
         if self.model == "mlp":
             if self.hidden < 1:
                 raise UserError(f"hidden = {self.hidden}: it must be at least 1")
@@ -138,8 +139,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         raise UserError(f'model = {self.model!r}: it must be "mlp", "linear" or a fedssca Model')
 
 
-def _fitting(model: Model, features: int, classes: int) -> Model:
-    """The model, if it takes as many features and gives as many scores as the data have."""
+def _check_fit(model: Model, features: int, classes: int) -> Model:
+    """Return the model if its numbers of features and scores are those of the data."""
     w0, w1 = model.init(0)
     scores = jax.eval_shape(model.top, w0, jax.ShapeDtypeStruct((1, w1.shape[0]), w1.dtype))
     if (w1.shape[1], scores.shape[1]) != (features, classes):
@@ -151,7 +152,7 @@ def _fitting(model: Model, features: int, classes: int) -> Model:
 
 
 def _parties(parties: Any) -> list[Any]:
-    """The clients as mappings; numbers alone are no clients."""
+    """Return the clients as mappings."""
     if isinstance(parties, np.ndarray | Mapping | str) or not isinstance(parties, Iterable):
         raise UserError("labels are missing: fit(X, y), or fit([(X1, y1), (X2, y2), ...])")
     parts = list(parties)
@@ -172,14 +173,14 @@ def _parties(parties: Any) -> list[Any]:
     return made
 
 
-def _checked(part: Mapping[str, Any], who: str) -> Columns:
-    """One client's columns as arrays that can be trained on."""
+def _checked(part: Mapping[str, Any], who: str) -> ClientColumns:
+    """Return the columns of one client as arrays for training."""
     of = f"{who}: " if who else ""
     x, y = _features(part["x"], of), np.asarray(part["y"])
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
-        raise UserError(f"{of}y has shape {y.shape}: one label a row is needed")
+        raise UserError(f"{of}y has shape {y.shape}: one label per row is needed")
     if not len(x):
         raise UserError(f"{of}there are no rows: leave that party out")
     others = {name: np.asarray(column) for name, column in part.items() if name not in ("x", "y")}
@@ -198,16 +199,18 @@ def _checked(part: Mapping[str, Any], who: str) -> Columns:
 
 
 def _plain(y: np.ndarray, of: str) -> np.ndarray:
-    """Labels in an object array, as pandas gives them: all texts or all numbers."""
+    """Convert labels in an object array, as pandas gives them: all are texts or all numbers."""
     if all(isinstance(label, str) for label in y):
         return y.astype(str)
     if all(isinstance(label, bool | int | np.integer | np.bool_) for label in y):
         return np.array(y.tolist())
-    raise UserError(f"{of}y mixes kinds of labels or misses some: all texts or all whole numbers")
+    raise UserError(
+        f"{of}y mixes types of labels or lacks some: use texts only or whole numbers only"
+    )
 
 
 def _features(values: Any, of: str) -> np.ndarray:
-    """x as float32, or as bytes if it came so."""
+    """Return x as float32, or as uint8 if it is uint8."""
     if hasattr(values, "toarray"):
         raise UserError(f"{of}X is sparse: use X.toarray()")
     try:
@@ -223,8 +226,8 @@ def _features(values: Any, of: str) -> np.ndarray:
     return x
 
 
-def _alike(parts: Sequence[Columns]) -> None:
-    """All clients have the first one's columns, features and kind of labels."""
+def _check_same_columns(parts: Sequence[ClientColumns]) -> None:
+    """Raise a UserError unless all clients have the same features and type of labels."""
     first = parts[0]
     for i, part in enumerate(parts[1:], start=1):
         if part["x"].shape[1] != first["x"].shape[1]:
@@ -233,7 +236,9 @@ def _alike(parts: Sequence[Columns]) -> None:
                 f"{first['x'].shape[1]}: all need the same"
             )
         if (part["y"].dtype.kind in "US") != (first["y"].dtype.kind in "US"):
-            raise UserError(f"client {i} has labels of another kind than client 0: text or numbers")
+            raise UserError(
+                f"client {i} has labels of another type than client 0: use text or numbers"
+            )
         if part["x"].dtype != first["x"].dtype:
             raise UserError(
                 f"client {i} has x of type {part['x'].dtype}, client 0 of {first['x'].dtype}: "
@@ -241,8 +246,8 @@ def _alike(parts: Sequence[Columns]) -> None:
             )
 
 
-def _flat(constraints: Any, columns: Columns) -> list[Constraint]:
-    """Constraints out of any nesting of lists and functions of the training columns."""
+def _flat(constraints: Any, columns: ClientColumns) -> list[Constraint]:
+    """Return the constraints from any nesting of lists and functions of the training columns."""
     if isinstance(constraints, Constraint):
         return [constraints]
     if callable(constraints):

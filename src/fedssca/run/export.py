@@ -1,6 +1,6 @@
-"""Runs for tools that people already use: TensorBoard's event files and MLflow's tracking.
+"""The rows of a run for TensorBoard (event files) and MLflow (tracking).
 
-Both are optional packages. They are told the rows of a run directory, while it runs or later.
+Both are optional packages. Rows are exported while the run trains, or later from its directory.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from typing import Any, NamedTuple
 
 from fedssca.errors import UserError
 from fedssca.run.config import parse
+from fedssca.run.record import RunDirectory
 from fedssca.run.rows import flat
 
-__all__ = ["Places", "export_run", "exporting"]
+__all__ = ["ExportTargets", "export_run", "exporting"]
 
 Row = dict[str, Any]
 RETURNED = ("objective", "train_cost", "test_accuracy", "norm_sq", "constraints", "kkt_residual")
-"""What is told about the returned model."""
+"""The values of the returned model that are exported."""
 
 
-class Places(NamedTuple):
-    """Where rows go besides the run directory."""
+class ExportTargets(NamedTuple):
+    """Where rows are exported to, besides the run directory."""
 
     tensorboard: Path | None = None
-    """A folder; each run has one of its own in there."""
+    """A folder, in which each run has its own subfolder."""
     mlflow: str | None = None
-    """A tracking URI: http://..., sqlite:///mlflow.db"""
+    """A tracking URI such as http://... or sqlite:///mlflow.db."""
 
     def check(self) -> None:
-        """Raise a UserError if a package is missing: before anything else is done."""
+        """Raise a UserError if a package is missing."""
         for package, needed in (("tensorboard", self.tensorboard), ("mlflow", self.mlflow)):
             if needed and find_spec(package) is None:
                 raise UserError(
@@ -45,60 +46,58 @@ class Places(NamedTuple):
                 )
 
 
-class Sink(NamedTuple):
-    """A place that is told numbers by name, with the round and the time (seconds since 1970)."""
+class MetricSink(NamedTuple):
+    """One export target: `write` takes numbers by name, the round, and the time since 1970."""
 
-    tell: Callable[[dict[str, float], int, float], None]
+    write: Callable[[dict[str, float], int, float], None]
     close: Callable[[bool], None]
-    """Whether the run is complete."""
+    """Takes whether the run is complete."""
 
 
 @contextmanager
-def exporting(run: Path, places: Places) -> Iterator[Callable[[Row], None]]:
-    """Gives a function that takes rows of `run`, a run directory, as they come.
+def exporting(run: Path, targets: ExportTargets) -> Iterator[Callable[[Row], None]]:
+    """Give a function that exports rows of the run directory `run`.
 
-    A place that fails is told nothing more and does not stop the run: a warning says so.
+    A target that fails is not used again. A warning says so, and the run continues.
     """
     with ExitStack() as stack:
-        sinks = [stack.enter_context(_guarded(run, *each)) for each in _opened(run, places)]
+        sinks = [stack.enter_context(_guarded(run, *each)) for each in _opened(run, targets)]
 
-        def tell(row: Row) -> None:
+        def write(row: Row) -> None:
             for sink in sinks:
                 sink(flat(row, _names(run, row)), row["round"], row["seconds"])
 
-        yield tell
+        yield write
         if sinks and (final := _result(run)):
-            told = {key: final[key] for key in RETURNED if key in final}
-            numbers = {f"returned/{k}": v for k, v in flat(told, _names(run, final)).items()}
+            returned = {key: final[key] for key in RETURNED if key in final}
+            numbers = {f"returned/{k}": v for k, v in flat(returned, _names(run, final)).items()}
             for sink in sinks:
                 sink(numbers, final["round"], final["seconds"])
 
 
-def export_run(run: Path, places: Places) -> int:
-    """All rows that a run directory has so far; returns how many."""
-    from fedssca.run.record import RunDirectory
-
+def export_run(run: Path, targets: ExportTargets) -> int:
+    """Export all rows that a run directory has so far; return how many."""
     rows = RunDirectory.open(run).rows()
-    with exporting(run, places) as tell:
+    with exporting(run, targets) as write:
         for row in rows:
-            tell(row)
+            write(row)
     return len(rows)
 
 
-Opened = tuple[str, Sink]
+Opened = tuple[str, MetricSink]
 
 
-def _opened(run: Path, places: Places) -> Iterator[Opened]:
-    places.check()
-    if places.tensorboard:
-        yield f"--tensorboard {places.tensorboard}", _tensorboard(places.tensorboard / run.name)
-    if places.mlflow:
-        yield f"--mlflow {places.mlflow}", _mlflow(places.mlflow, run)
+def _opened(run: Path, targets: ExportTargets) -> Iterator[Opened]:
+    targets.check()
+    if targets.tensorboard:
+        yield f"--tensorboard {targets.tensorboard}", _tensorboard(targets.tensorboard / run.name)
+    if targets.mlflow:
+        yield f"--mlflow {targets.mlflow}", _mlflow(targets.mlflow, run)
 
 
 @contextmanager
-def _guarded(run: Path, option: str, sink: Sink) -> Iterator[Callable[..., None]]:
-    """The sink with the clock of the run; its first failure is a warning and its last word."""
+def _guarded(run: Path, option: str, sink: MetricSink) -> Iterator[Callable[..., None]]:
+    """Give the function that writes to one target; after its first failure it does nothing."""
     alive = True
 
     def attempt(action: Callable[..., None], *arguments: Any) -> None:
@@ -116,18 +115,18 @@ def _guarded(run: Path, option: str, sink: Sink) -> Iterator[Callable[..., None]
                 stacklevel=2,
             )
 
-    def tell(numbers: dict[str, float], round_: int, seconds: float) -> None:
+    def write(numbers: dict[str, float], round_: int, seconds: float) -> None:
         begun = (run / "config.toml").stat().st_mtime
-        attempt(sink.tell, numbers, round_, begun + seconds)
+        attempt(sink.write, numbers, round_, begun + seconds)
 
     try:
-        yield tell
+        yield write
     finally:
         attempt(sink.close, _result(run) is not None)
 
 
-def _tensorboard(folder: Path) -> Sink:
-    """Event files in `folder`; what was there from an earlier export is passed over by readers."""
+def _tensorboard(folder: Path) -> MetricSink:
+    """Write event files in `folder`; readers skip those of an earlier export of the same run."""
     with _silence():
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
@@ -142,16 +141,16 @@ def _tensorboard(folder: Path) -> Sink:
         ) from error
     writer.add_event(Event(step=0, session_log=SessionLog(status=SessionLog.START)))
 
-    def tell(numbers: dict[str, float], round_: int, when: float) -> None:
+    def write(numbers: dict[str, float], round_: int, when: float) -> None:
         values = [Summary.Value(tag=tag, simple_value=n) for tag, n in numbers.items()]
         writer.add_event(Event(wall_time=when, step=round_, summary=Summary(value=values)))
 
-    return Sink(tell, lambda complete: writer.close())
+    return MetricSink(write, lambda complete: writer.close())
 
 
-def _mlflow(uri: str, run: Path) -> Sink:
-    """A run of the experiment "fedssca", with the settings as its parameters."""
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # what is trained here is private
+def _mlflow(uri: str, run: Path) -> MetricSink:
+    """Write a run of the experiment "fedssca", with the settings as its parameters."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # what is trained here may be private
     with _silence():
         from mlflow.entities import Metric, Param
         from mlflow.tracking import MlflowClient
@@ -176,7 +175,7 @@ def _mlflow(uri: str, run: Path) -> Sink:
         client.log_batch(made.info.run_id, params=params)
         return str(made.info.run_id)
 
-    def tell(numbers: dict[str, float], round_: int, when: float) -> None:
+    def write(numbers: dict[str, float], round_: int, when: float) -> None:
         nonlocal key
         key = key or begin(when)
         stamp = int(1000 * when)
@@ -189,7 +188,7 @@ def _mlflow(uri: str, run: Path) -> Sink:
         if key:
             client.set_terminated(key, "FINISHED" if complete else "KILLED")
 
-    return Sink(tell, close)
+    return MetricSink(write, close)
 
 
 def _settings(config: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -202,12 +201,12 @@ def _settings(config: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _allowed(name: str) -> str:
-    """MLflow's names have letters, digits and a few signs."""
+    """Replace signs that MLflow does not allow in names."""
     return re.sub(r"[^\w\-. :/]", "_", name)
 
 
 def _names(run: Path, row: Row) -> list[str]:
-    """The constraints' names, as the run directory has them; else the kinds that were asked for."""
+    """Return the names of the constraints from the run directory, or else their kinds."""
     for file in (run / "problem.json", run / "result.json"):
         if file.exists():
             names: list[str] = json.loads(file.read_text())["constraint_names"]
@@ -217,8 +216,6 @@ def _names(run: Path, row: Row) -> list[str]:
 
 
 def _result(run: Path) -> Row | None:
-    from fedssca.run.record import RunDirectory
-
     return RunDirectory(run).result() if (run / "config.toml").exists() else None
 
 
@@ -228,7 +225,7 @@ def _line(error: Exception) -> str:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What other packages have to say about themselves is not for our users."""
+    """Hide warnings of other packages about themselves."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,4 +1,4 @@
-"""How a Result shows itself: a figure, a notebook's cell, a table of rows."""
+"""A `Result` as a figure, as a table of pandas, and as HTML in a notebook."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["figure", "frame", "html"]
 
 HEADINGS = ("constraint", "value", "limit", "margin", "held out", "multiplier")
 MOST = 30
-"""Constraints listed in a notebook."""
+"""The largest number of constraints that a notebook shows."""
 
 
 def figure(results: Mapping[str, Result]) -> Figure:
-    """The curves of results, by name, in one picture; the first one's limits are drawn."""
+    """Draw the curves of results, by name, in one figure, with the limits of the first result."""
     from fedssca.run.curves import curves
 
     first = next(iter(results.values()))
@@ -39,7 +39,7 @@ def figure(results: Mapping[str, Result]) -> Figure:
 
 
 def frame(result: Result) -> pandas.DataFrame:
-    """The rows as a table, a line an evaluated round, a column a number."""
+    """Return the rows as a table, with one line per evaluated round and one column per number."""
     try:
         import pandas
     except ImportError:
@@ -49,14 +49,14 @@ def frame(result: Result) -> pandas.DataFrame:
 
 
 def html(result: Result) -> str:
-    """Verdict, certificate, notes and a small picture: one piece of HTML, nothing to load."""
+    """Return feasibility, certificate, notes and a small picture as HTML that loads nothing."""
     entries = result.certificate["constraints"]
     picture = io.BytesIO()
     figure({"result": result}).savefig(picture, format="png", dpi=60)
     data = base64.b64encode(picture.getvalue()).decode()
     more = len(entries) - MOST
     return (
-        f"<div><p>{_verdict(result)}</p>"
+        f"<div><p>{_summary(result)}</p>"
         + (_table(entries[:MOST]) if entries else "")
         + (f"<p>and {more} more in certificate[&#x27;constraints&#x27;]</p>" if more > 0 else "")
         + "".join(f"<p>{escape(note)}</p>" for note in result.notes)
@@ -64,7 +64,7 @@ def html(result: Result) -> str:
     )
 
 
-def _verdict(result: Result) -> str:
+def _summary(result: Result) -> str:
     row, count = result.final, len(result.certificate["constraints"])
     kept = sum(entry["feasible"] for entry in result.certificate["constraints"])
     said = {"train_cost": "training cost", "test_accuracy": "test accuracy", "norm_sq": "|w|²"}
