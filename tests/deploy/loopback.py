@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedssca.deploy.engine import Answer, Post
-from fedssca.deploy.local import site_names, write_site_files
+from fedssca.deploy.local import write_site_files
+from fedssca.deploy.project import site_names
 from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.deploy.site.party import Party
 from fedssca.deploy.site.raw_table import read_source

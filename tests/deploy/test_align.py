@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedssca.deploy.engine import Answer
-from fedssca.deploy.local import site_names
+from fedssca.deploy.project import site_names
 from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.deploy.server.sites import SitesMissing
 from fedssca.errors import UserError

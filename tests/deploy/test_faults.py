@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedssca.deploy.local import site_names, write_site_files
+from fedssca.deploy.local import write_site_files
+from fedssca.deploy.project import site_names
 from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.deploy.server.sites import SitesMissing
 from fedssca.errors import UserError

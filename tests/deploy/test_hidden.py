@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedssca.deploy.local import site_names, write_site_files
+from fedssca.deploy.local import write_site_files
+from fedssca.deploy.project import site_names
 from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.deploy.server.sites import SitesMissing
 from fedssca.deploy.site.identity import CertifiedIdentity

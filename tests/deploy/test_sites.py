@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedssca.deploy.local import site_names
 from fedssca.deploy.predict import predict_file, write_predictions
+from fedssca.deploy.project import site_names
 from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.deploy.site.raw_table import read_raw_table, read_source
 from fedssca.errors import UserError

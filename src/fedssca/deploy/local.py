@@ -17,12 +17,13 @@ import tomli_w
 from fedssca.data import Columns
 from fedssca.deploy.engine import Engine, Kit
 from fedssca.deploy.processes import ending
+from fedssca.deploy.project import site_names
 from fedssca.run.build import load_dataset, share_out
 from fedssca.run.config import Config
 from fedssca.run.schema import ProjectFile
 from fedssca.system import free_port
 
-__all__ = ["LocalDeployment", "local_deployment", "site_names", "write_site_files"]
+__all__ = ["LocalDeployment", "local_deployment", "write_site_files"]
 
 
 class LocalDeployment(NamedTuple):
@@ -72,11 +73,6 @@ def local_deployment(
                         if kit.log.exists():
                             shutil.copy(kit.log, logs / f"{party}.log")
                 raise
-
-
-def site_names(count: int) -> list[str]:
-    """The names site-1, site-2, ..."""
-    return [f"site-{i + 1}" for i in range(count)]
 
 
 def write_site_files(config: Config, sites: int, folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from fedssca.run.config import read, section
 from fedssca.run.schema import ProjectFile, validate
 from fedssca.run.schema.template import commented
 
-__all__ = ["read_project", "write_template"]
+__all__ = ["read_project", "site_names", "write_template"]
 
 HEAD = """\
 # The parties of a deployment. `fedssca deploy provision` makes a startup kit for each of them.
@@ -17,12 +17,17 @@ HEAD = """\
 """
 
 
+def site_names(count: int) -> list[str]:
+    """The names site-1, site-2, ..."""
+    return [f"site-{i + 1}" for i in range(count)]
+
+
 def write_template(file: Path, sites: int, server: str, port: int) -> None:
     """Write a commented project file to edit."""
     if file.exists():
         raise UserError(f"{file} exists already: edit it, or choose another name")
-    names = [f"site-{i + 1}" for i in range(sites)]
-    project = validate(ProjectFile, {"server": server, "port": port, "sites": names})
+    content = {"server": server, "port": port, "sites": site_names(sites)}
+    project = validate(ProjectFile, content)
     file.write_text(HEAD + commented(project))
 
 

@@ -137,7 +137,7 @@ def follow(
         vain = 0 if outcome["round"] > best else vain + 1
         best = max(best, outcome["round"])
         if vain == ATTEMPTS:
-            raise UserError(f"{outcome['message']}; it was so {ATTEMPTS} times in a row")
+            raise UserError(f"{outcome['message']}; this happened {ATTEMPTS} times in a row")
         heard = session.connected()
         session.abort(job)
         names = ", ".join(outcome["sites"])

@@ -5,7 +5,7 @@ A command is a dictionary; the answer to it is one too.
     {"rows_from": n}            rows of metrics from number n on, events, live sites, the outcome
     {"file": name, "at": n}     a piece of a file of the run directory, from byte n on
     {"taken": true}             the submitting side has all files, so the job may end
-    {"stop": true}              whoever follows the run is told that it was stopped
+    {"stop": true}              the follower of the run is told that it was stopped
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ServerJob:
         """The outcome: a state of `deploy.outcome` and what belongs to it."""
         order = self.order
         if missing := [site for site in order.sites if site not in connected]:
-            return {"state": "away", "sites": missing, "message": f"{missing[0]} is not here"}
+            return {"state": "away", "sites": missing, "message": f"{missing[0]} is not connected"}
         try:
             resume = order.resume and (folder / "config.toml").exists()
             text = RunDirectory.open(folder).config if resume else order.config

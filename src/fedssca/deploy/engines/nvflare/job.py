@@ -1,7 +1,7 @@
 """The classes that an NVFlare job names, and the calls between them.
 
 They are installed with the package at every party. A site's kit allows these classes and nothing
-else, and no code that comes with a job: whoever submits a run chooses its numbers, not what the
+else, and no code that comes with a job: the submitter chooses the numbers of a run, not what the
 sites execute.
 """
 
