@@ -42,8 +42,8 @@ class RowRounds:
         clients = self._clients
         asked = list(range(clients.count))
         if request.turnout:
-            pairs = zip(*(np.asarray(part).tolist() for part in request.turnout), strict=True)
-            asked = [number for number, answers in pairs if answers]
+            answers = np.asarray(request.turnout.answers)
+            asked = np.asarray(request.turnout.asked)[answers].tolist()
         published = jax.device_get(request._replace(turnout=()))
         found = self.gather(int(request.round), published, asked)
         present = sum(clients.sizes[number] for number in found.who)
