@@ -75,3 +75,18 @@ def test_the_users_own_setting_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "own"))
     assert keep_compiled_programs(tmp_path / "ours") is None
     assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_ctrl_c_while_starting_ends_at_once_unless_the_parent_ignored_it(ignored: bool) -> None:
+    handler = "SIG_IGN" if ignored else "default_int_handler"
+    code = (
+        f"import signal; signal.signal(signal.SIGINT, signal.{handler})\n"
+        "from fedssca.system import starting_up\n"
+        "with starting_up():\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
+        "print('went on')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == ((0, "went on\n") if ignored else (130, ""))
+    assert done.stderr == ("" if ignored else "stopped before anything was done\n")

@@ -121,5 +121,5 @@ def test_ctrl_c_while_it_waits(shell: Shell) -> None:
         time.sleep(0.05)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=300)
-    assert (child.returncode, out, err) == (130, "", "stopped; the same command again goes on\n")
+    assert (child.returncode, out, err) == (130, "", "stopped; the same command continues\n")
     assert shell(*command, "--wait", "0").out.startswith("waiting for b.0.psi")

@@ -149,10 +149,10 @@ def _one_party(
             if not come:
                 raise UserError(
                     f"{missing[0]} did not come to {folder} in {wait:.0f} s; the same command "
-                    "again goes on"
+                    "continues"
                 )
     except KeyboardInterrupt:
-        print("stopped; the same command again goes on", file=sys.stderr)
+        print("stopped; the same command continues", file=sys.stderr)
         raise typer.Exit(130) from None
     found = meeting.finish()
     own = rows_by_part(table.parts, found.rows)

@@ -79,7 +79,7 @@ def reproduce(
             )
     except KeyboardInterrupt:
         kept = cache or out / "cache"
-        print(f"stopped; finished runs are in {kept}: same command again goes on", file=sys.stderr)
+        print(f"stopped; finished runs are in {kept}: the same command continues", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
         print(json.dumps({"out": str(out), "panels": panels}))

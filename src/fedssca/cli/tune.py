@@ -61,7 +61,10 @@ def tune(
             found = tune_into(folder, config, names, trials, seed, line, resume)
     except KeyboardInterrupt:
         if (folder / "trials.jsonl").exists():
-            print(f"stopped; finished trials are in {folder}: same command again", file=sys.stderr)
+            print(
+                f"stopped; finished trials are in {folder}: the same command continues",
+                file=sys.stderr,
+            )
         else:
             print("stopped before the first round: nothing was saved", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedssca.cli import bench as command
 from fedssca.cli import main as cli
 from fedssca.errors import UserError
-from fedssca.studies.bench import costs, extras, growth, limit, peers, report, task, timing
+from fedssca.studies.bench import costs, extras, growth, limit, measure, peers, report, task, timing
 from fedssca.studies.bench.child import MARK, last_line, run_child
 from fedssca.studies.bench.venv import environment_folder, prepare
 
@@ -60,10 +59,10 @@ def test_an_unknown_section_is_one_line(monkeypatch, capsys) -> None:
 
 
 def test_limit_as_json(monkeypatch, capsys, tmp_path: Path, data: task.Images) -> None:
-    monkeypatch.setattr(task, "images", lambda: data)
+    monkeypatch.setattr(measure, "images", lambda: data)
     monkeypatch.setattr(limit, "BATCHES", (2, 10))
     few = {"costs": {"a": 1.5}, "costs_seconds": {}, "compile": {"failed": "no"}}
-    monkeypatch.setattr(costs, "measure_costs", lambda *_: few)
+    monkeypatch.setattr(measure, "measure_costs", lambda *_: few)
     code, out, _ = run(
         monkeypatch, capsys, "--only", "limit", "--quick", "--json", "--out", tmp_path / "deep/out"
     )
@@ -94,7 +93,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_without_a_clone_peers_are_refused_in_one_line(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(peers, "SCRIPTS", tmp_path)
     with pytest.raises(UserError, match="needs a clone of the repository"):
-        command.measure_all(("peers",), None, True, quiet, quiet)
+        measure.measure_all(("peers",), None, True, quiet, quiet)
 
 
 # What is measured.

@@ -119,7 +119,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, shell: Shell) -> None:
             os.killpg(child.pid, signal.SIGKILL)
     assert child.returncode == 130, told
     assert told[1].splitlines()[-1] == (
-        f"stopped; finished runs are in {out}/cache: same command again goes on"
+        f"stopped; finished runs are in {out}/cache: the same command continues"
     )
     assert "Traceback" not in told[1]
     kept = files(out / "cache")

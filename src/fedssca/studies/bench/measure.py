@@ -1,0 +1,57 @@
+"""All sections of the benchmark, one after another."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedssca.data import cache_folder
+from fedssca.errors import UserError
+from fedssca.studies.bench.costs import measure_costs
+from fedssca.studies.bench.growth import measure_growth
+from fedssca.studies.bench.limit import measure_limit
+from fedssca.studies.bench.peers import Plan, folder, measure_peers
+from fedssca.studies.bench.task import images
+from fedssca.studies.bench.timing import machine
+
+__all__ = ["SECTIONS", "measure_all"]
+
+SECTIONS = ("limit", "peers", "growth")
+Tell = Callable[[str], None]
+"""Takes a line about the progress, or a warning."""
+
+
+def measure_all(
+    sections: tuple[str, ...], venvs: Path | None, quick: bool, tick: Tell, warn: Tell
+) -> dict[str, Any]:
+    """Measure the chosen sections one after another; the result is one JSON object."""
+    if sections == ("peers",):
+        folder()
+    tick("reading the data")
+    data = images()
+    found: dict[str, Any] = {"machine": machine(), "quick": quick}
+    found["data"] = data.name
+    load, processors = found["machine"]["load_before"], os.cpu_count() or 1
+    if load is not None and load > processors / 4:
+        warn(f"note: the machine is busy (load {load} on {processors} processors): these are rough")
+    home = (venvs or cache_folder() / "bench").expanduser().absolute()
+    turns, seconds = (2, 0.03) if quick else (15, 0.2)
+    if "limit" in sections:
+        found |= measure_limit(data, turns, seconds, tick)
+        found |= measure_costs(data, turns, seconds, tick)
+    if "peers" in sections:
+        plan = Plan(threads=os.cpu_count() or 1)
+        if quick:
+            plan = dataclasses.replace(plan, rounds=40, warmup=5, seconds=0.3)
+        try:
+            found |= measure_peers(data, plan, 1 if quick else 3, home, tick)
+        except UserError as error:
+            if sections == ("peers",):
+                raise
+            warn(f"note: {error}")
+    if "growth" in sections:
+        found |= measure_growth(data, max(2, turns // 3), seconds / 2, home, quick, tick)
+    return found
