@@ -280,10 +280,10 @@ def test_a_checkpoint_keeps_the_best_point_found_before() -> None:
     p, kept = toy(1.25), []
     whole = trained(p, checkpoint_every=75, on_checkpoint=kept.append)
     assert [int(at.state.round) for at in kept] == [0, 75, 150, 225, 300]
-    ends = [at.kept.best and at.kept.best[1]["objective"] for at in kept]
+    ends = [at.points.best and at.points.best[1]["objective"] for at in kept]
     assert len(set(ends)) > 1  # checkpoints do not change after they were made
     for stop in kept[1:4]:
-        resumed = Checkpoint(stop.state, stop.kept, stop.seconds)
+        resumed = Checkpoint(stop.state, stop.points, stop.seconds)
         earlier = [row for row in whole.rows if row["round"] <= int(stop.state.round)]
         again = trained(p, resume=resumed, earlier=earlier)
         assert again.w.tobytes() == whole.w.tobytes()

@@ -15,7 +15,7 @@ from fedssca import client_loss_at_most, loss_at_most, participation, power, sgd
 from fedssca.data import Rows, Streams, from_queue
 from fedssca.data.sampling import batch_indices
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm
+from fedssca.methods.algorithm import Algorithm, Request
 from fedssca.problem.models import classifier, mlp
 from fedssca.problem.problem import Problem
 from fedssca.rounds import streaming
@@ -46,14 +46,21 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "BUFFER", 5_000)
 
 
+def answering(request: Request, clients: int) -> dict[int, bool]:
+    """Each client that is asked, and whether it answers."""
+    if not request.turnout:
+        return dict.fromkeys(range(clients), True)
+    parts = (request.turnout.asked, request.turnout.answers)
+    return dict(zip(*(np.asarray(part).tolist() for part in parts), strict=True))
+
+
 def replay(rows: Rows, algorithm: Algorithm, problem: Problem, rounds: int) -> list[list[Any]]:
     """For each client the batches that `Fused` would draw, in the rounds in which it answers."""
     sources: list[list[Any]] = [[] for _ in SIZES]
     start = algorithm.init(problem.start)
     for done in range(rounds):
         request = algorithm.request(start._replace(round=np.int32(done)))
-        asked = request.turnout or (np.arange(rows.count), np.ones(rows.count, bool))
-        for client, answers in zip(*(np.asarray(part).tolist() for part in asked), strict=True):
+        for client, answers in answering(request, rows.count).items():
             if answers:
                 number, size = np.array([client]), np.array([SIZES[client]])
                 batch, steps = algorithm.batch, algorithm.steps
@@ -155,9 +162,8 @@ def test_the_shortest_source_ends_it_in_a_cohort_too(problem: Problem) -> None:
     assert engine.ended == Ended(2, 23)
     start = method.init(problem.start)
     turns = [
-        dict(zip(*map(np.ndarray.tolist, map(np.asarray, request.turnout)), strict=True)).get(2)
+        answering(method.request(start._replace(round=np.int32(done))), 3).get(2)
         for done in range(60)
-        if (request := method.request(start._replace(round=np.int32(done))))
     ]
     fifth = [done for done, answers in enumerate(turns) if answers][4]
     assert int(state.round) == fifth

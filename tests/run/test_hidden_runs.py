@@ -12,6 +12,7 @@ pytest.importorskip("cryptography")
 from fedssca.errors import UserError
 from fedssca.rounds import aggregate
 from fedssca.rounds.in_process import Local
+from fedssca.rounds.perturb import unperturbed
 from fedssca.run.build import build, engine_of
 from fedssca.run.config import parse, render
 from fedssca.run.privacy import simulated_sums, traffic_of
@@ -52,7 +53,9 @@ def distance(settings: list[str], hidden: str) -> float:
     job = build(parse(BASE, [*settings]))
     start, points = job.algorithm.init(job.problem.start), []
     for config in (job.config, parse(render(job.config), [hidden, "privacy.key_holder=1"])):
-        engine = engine_of(config)(job.problem, job.clients, job.algorithm, config.run.seed)
+        engine = engine_of(config)(
+            job.problem, job.clients, job.algorithm, config.run.seed, unperturbed
+        )
         points.append(np.asarray(engine.advance(start, 5).w))
     assert np.linalg.norm(points[0] - np.asarray(start.w)) > 1e-3
     return float(np.linalg.norm(points[0] - points[1]) / np.linalg.norm(points[0]))
@@ -63,7 +66,9 @@ def started(settings: list[str]) -> tuple[Any, Any]:
     """A runtime and the state before its first round."""
     config = parse(BASE, settings)
     job = build(config)
-    engine = engine_of(config)(job.problem, job.clients, job.algorithm, config.run.seed)
+    engine = engine_of(config)(
+        job.problem, job.clients, job.algorithm, config.run.seed, unperturbed
+    )
     return engine, job.algorithm.init(job.problem.start)
 
 
@@ -84,7 +89,7 @@ def test_bytes_are_what_is_sent(cohort: int) -> None:
     config = parse(BASE, ["privacy.secure_sum=true", f"algorithm.cohort={cohort}", "run.seed=3"])
     with jax.enable_x64(True):
         job = build(config)
-        engine = engine_of(config)(job.problem, job.clients, job.algorithm, 3)
+        engine = engine_of(config)(job.problem, job.clients, job.algorithm, 3, unperturbed)
         state = engine.advance(job.algorithm.init(job.problem.start), 1)
         before = engine.bytes_up, engine.bytes_down
         engine.advance(state, 2)
