@@ -12,8 +12,10 @@ __version__ = "0.1.0"
 _MODULE_OF = {
     "Algorithm": "fedssca.methods.algorithm",
     "Columns": "fedssca.data.split",
+    "ConfigError": "fedssca.errors",
     "Constraint": "fedssca.problem.constraints",
     "Dataset": "fedssca.data.dataset",
+    "Diverged": "fedssca.errors",
     "Dual": "fedssca.methods.multipliers",
     "FederatedClassifier": "fedssca.run.estimators",
     "Fused": "fedssca.rounds.fused",
@@ -97,6 +99,8 @@ if TYPE_CHECKING:
     from fedssca.data.split import by_feature as by_feature
     from fedssca.data.split import by_sample as by_sample
     from fedssca.data.stream import Streams as Streams
+    from fedssca.errors import ConfigError as ConfigError
+    from fedssca.errors import Diverged as Diverged
     from fedssca.errors import UserError as UserError
     from fedssca.methods.algorithm import Algorithm as Algorithm
     from fedssca.methods.algorithm import Message as Message
