@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
+from fedssca.system import ignoring_ctrl_c
 from tests.cli_helpers import SMALL, Shell
 from tests.report.live.ui_helpers import LONG, Server, count_rows, wait_for
 from tests.run_helpers import made_up, row
@@ -132,11 +132,6 @@ def test_the_stream_tells_rows_and_the_end_of_a_run(server: Server, folder: Path
     events.close()
 
 
-def ignore_interrupts() -> None:
-    """As shells do for commands in the background: the runs of such a page must still stop."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def test_runs_outlive_the_page_stop_and_resume(
     start: Callable[..., Server], server: Server, folder: Path
 ) -> None:
@@ -148,7 +143,8 @@ def test_runs_outlive_the_page_stop_and_resume(
     before = count_rows(path)
     wait_for(lambda: count_rows(path) > before)
 
-    again = start(preexec_fn=ignore_interrupts)
+    with ignoring_ctrl_c():  # as in a job that a script starts in the background
+        again = start()
     assert again.state("long") == "running"
     assert "running already" in again.ask("/api/resume", {"name": "long"}).body["error"]
     assert again.ask("/api/stop", {"name": "long"}).code == 200
