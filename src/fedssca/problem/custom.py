@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from fedssca.errors import UserError
+from fedssca.problem.limits import Limit, sides
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
 
 __all__ = ["custom_problem", "vertical_problem"]
@@ -18,7 +19,7 @@ def custom_problem(
     terms: Callable[[Params, Batch], Array],
     params: Params,
     *,
-    limits: Sequence[float] = (),
+    limits: Sequence[Limit] = (),
     combine: np.ndarray | None = None,
     known: Sequence[float] | float = 0.0,
     names: Sequence[str] | None = None,
@@ -30,6 +31,10 @@ def custom_problem(
     adds known[m] |w|^2 to F_m; a single number is added to the objective. The matrix `combine`,
     (M+1, K), forms the F_m from the means in another way: with limits=[U], combine=[[0], [1]] and
     known=1.0 the problem is min |w|^2 s.t. mean <= U.
+
+    A pair (low, high) in `limits` bounds a mean from both sides, and None leaves a side open. Both
+    sides share the terms; the lower one is a constraint of its own, named `<name>_lower`. `batch`
+    holds the columns of the rows, among them "client", the number of the client that holds the row.
 
     >>> def terms(params, batch):
     ...     return jnp.square(batch["x"] @ params - batch["y"])[None]
@@ -49,6 +54,20 @@ def custom_problem(
     coefficients[: np.size(known)] = known
     if (coefficients < 0).any():
         raise UserError(f"known = {known}: the coefficients of |w|^2 must not be negative")
+    called = names or [f"constraint {m}" for m in range(1, count + 1)]
+    parts = [
+        (m, side)
+        for m, (name, limit) in enumerate(zip(called, limits, strict=True), start=1)
+        for side in sides(name, limit)
+    ]
+    for m, side in parts:
+        if side.sign < 0 and coefficients[m]:
+            raise UserError(
+                f"constraint {side.name!r}: a lower limit cannot have a term known |w|^2, whose "
+                "negative is not convex; set known to 0 there"
+            )
+    rows = [0, *(m for m, _ in parts)]
+    signs = np.array([1.0, *(side.sign for _, side in parts)])
     flat, unravel = ravel_pytree(params)
 
     def reported(w: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
@@ -58,10 +77,10 @@ def custom_problem(
         terms=lambda w, batch: terms(unravel(w), batch),
         start=flat,
         unravel=unravel,
-        combine=matrix,
-        known=coefficients,
-        limits=np.asarray(limits, float),
-        names=tuple(names or (f"constraint {m}" for m in range(1, count + 1))),
+        combine=signs[:, None] * matrix[rows],
+        known=coefficients[rows],
+        limits=np.array([side.limit for _, side in parts]),
+        names=tuple(side.name for _, side in parts),
         measure=reported,
     )
 

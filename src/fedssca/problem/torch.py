@@ -24,6 +24,7 @@ import numpy as np
 from fedssca.errors import UserError
 from fedssca.problem.constraints import Constraint
 from fedssca.problem.custom import custom_problem
+from fedssca.problem.limits import Limit
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.problem.scores import assemble
 
@@ -78,7 +79,7 @@ def from_terms(
     module: torch.nn.Module,
     terms: Callable[[torch.Tensor, Tensors], torch.Tensor],
     *,
-    limits: Sequence[float] = (),
+    limits: Sequence[Limit] = (),
     combine: np.ndarray | None = None,
     known: Sequence[float] | float = 0.0,
     names: Sequence[str] | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 
 from fedssca.errors import UserError
 from fedssca.problem.constraint_kinds import KINDS, KindName
+from fedssca.problem.limits import Limit, sides
 from fedssca.problem.losses import LOSS, cross_entropy
 from fedssca.problem.problem import Array, Batch, Rate
 
@@ -70,22 +70,26 @@ def client_loss_gap_at_most(limit: float, sizes: Sequence[int]) -> list[Constrai
     ]
 
 
-def custom(name: str, fn: ScoreTerm, limit: float) -> list[Constraint]:
+def custom(name: str, fn: ScoreTerm, limit: Limit) -> list[Constraint]:
     """mean fn(scores, batch) <= limit for your own function; its mean is reported under `name`.
 
-    Counts have no gradient and need `straight_through`. For functions of the parameters see
-    `fedssca.custom_problem`.
+    A pair (low, high) as the limit bounds the mean from both sides, and None leaves a side open.
+    Both sides share one term; the lower one is named `<name>_lower`. `batch` holds the columns of
+    the rows: "x", "y", "client" (the number of the client that holds the row) and all others that
+    were kept. Counts have no gradient and need `straight_through`. For functions of the parameters
+    see `fedssca.custom_problem`.
     """
     if name in ("cost", "accuracy", ""):
         raise UserError(f"constraint name {name!r} is taken: choose another")
-    if not math.isfinite(limit):
-        raise UserError(f"constraint {name!r}: limit = {limit}: it must be a finite number")
 
     def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
         values = fn(scores, batch)
         return [(1.0, values, jnp.ones_like(values))]
 
-    return [Constraint(name, {f"custom {name}": (1.0, fn)}, limit, rates)]
+    return [
+        Constraint(side.name, {f"custom {name}": (side.sign, fn)}, side.limit, reported)
+        for side, reported in zip(sides(name, limit), (rates, None), strict=False)
+    ]
 
 
 def _client_losses(kind: str, sizes: Sequence[int]) -> list[tuple[ScoreTerm, Rates]]:
