@@ -1,6 +1,6 @@
 """Train the problems of the zoo and compare with their references; see README.md.
 
-    python benchmarks/zoo/run.py [--case NAME ...] [--method default] [--seeds 3]
+    python benchmarks/zoo/run.py [--case NAME ...] [--method default] [--seeds 3] [--summary]
 
 Every result is appended to a file as soon as it exists; a run that is started again goes on.
 """
@@ -8,9 +8,10 @@ Every result is appended to a file as soon as it exists; a run that is started a
 from __future__ import annotations
 
 import argparse
-import json
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,79 +21,111 @@ fedssca.keep_compiled_programs()
 
 from methods import METHODS  # noqa: E402
 from problems import CASES, Case  # noqa: E402
+from records import Record, Store  # noqa: E402
 from reference import reference  # noqa: E402
-from table import HEAD, line  # noqa: E402
+from rivals import FREE, RIVALS, TRIALS, fitting, rival, settings  # noqa: E402
+from table import HEAD, best_trial, line  # noqa: E402
+
+CHOICES = {
+    "default": ["default"],
+    "steered": ["steered"],
+    "exact": ["exact-printed", "exact-calibrated"],
+    "rivals": [*RIVALS, *FREE],
+    "all": [*METHODS, *RIVALS, *FREE],
+}
 
 
-def train(name: str, case: Case, method: str, algorithm: Any, seed: int) -> dict[str, Any]:
+def train(case: Case, algorithm: Callable[[], Any], seed: int) -> Record:
     """Train once; the record has raw numbers only, comparisons are made when it is read."""
     begun = time.perf_counter()
-    record: dict[str, Any] = {"case": name, "method": method, "seed": seed}
     try:
         result = fedssca.simulate(case.problem, case.clients, algorithm(), case.rounds, seed)
     except Exception as error:
         failed = f"{type(error).__name__}: {error}"
-        return record | {"failed": failed[:300], "seconds": time.perf_counter() - begun}
-    certificate = result.certificate
-    return record | {
+        return {"failed": failed[:300], "seconds": time.perf_counter() - begun}
+    certificate, done = result.certificate, getattr(result, "converged", None)
+    return {
         "kept": result.feasible,
         "objective": result.final["objective"],
         "constraints": list(result.final["constraints"]),
         "prices": [entry["multiplier"] for entry in certificate["constraints"]],
         "kkt": result.kkt_residual,
-        "converged": getattr(result, "converged", None),
+        "converged": None if done is None else bool(done),
         "rounds": result.rows[-1]["round"] + 1,
-        "returned": certificate["returned"]["round"],
+        "returned": certificate.get("returned", {}).get("round"),
         "last_objective": result.rows[-1]["objective"],
         "last_worst": max(result.rows[-1]["constraints"], default=None),
         "seconds": time.perf_counter() - begun,
-        "notes": result.notes,
+        "notes": list(result.notes),
     }
 
 
-def records(place: Path) -> list[dict[str, Any]]:
-    """What has been recorded so far; a line that was cut off is left out."""
-    found = []
-    for text in place.read_text().splitlines() if place.exists() else []:
-        try:
-            found.append(json.loads(text))
-        except json.JSONDecodeError:
-            continue
-    return found
+def own_runs(store: Store, name: str, method: str, seeds: range) -> Iterator[Record]:
+    """A method without settings: one run per seed."""
+    for seed in seeds:
+        key = {"case": name, "method": method, "seed": seed}
+        if key not in store:
+            case = CASES[name].build(seed)
+            store.add(key | train(case, partial(METHODS[method], case, seed), seed))
+        yield store[key]
+
+
+def rival_runs(store: Store, name: str, method: str, seeds: range) -> Iterator[Record]:
+    """All trials with the first seed, then the best one with the other seeds."""
+    case = CASES[name].build(seeds[0])
+    if method not in fitting(case) or not CASES[name].feasible:
+        return
+    tried = []
+    for trial in range(TRIALS):
+        key = {"case": name, "method": method, "seed": seeds[0], "trial": trial}
+        if key not in store:
+            own = {"settings": settings(method, trial, case)}
+            found = train(case, partial(rival, method, trial, case), seeds[0])
+            store.add(key | own | found)
+        tried.append(store[key])
+    best = best_trial(tried)
+    yield best
+    for seed in seeds[1:]:
+        key = {"case": name, "method": method, "seed": seed, "trial": best["trial"]}
+        if key not in store:
+            case = CASES[name].build(seed)
+            found = train(case, partial(rival, method, best["trial"], case), seed)
+            store.add(key | {"settings": best["settings"]} | found)
+        yield store[key]
 
 
 def main() -> None:
     args = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     args.add_argument("--case", nargs="+", default=[], help="cases (default: all but large ones)")
-    args.add_argument("--method", default="default", choices=[*METHODS])
+    args.add_argument("--method", nargs="+", default=["default"], help=", ".join(CHOICES))
     args.add_argument("--seeds", type=int, default=3)
     args.add_argument("--first", type=int, default=0, help="the first seed")
     args.add_argument("--large", action="store_true", help="include the large cases")
     args.add_argument("--fresh", action="store_true", help="forget earlier results")
+    args.add_argument("--summary", action="store_true", help="train nothing; count and plot")
     args.add_argument("--out", type=Path, default=Path("runs/zoo"), help="folder of the results")
     said = args.parse_args()
     if unknown := set(said.case) - set(CASES):
         args.error(f"no case is named {sorted(unknown)[0]!r}; known: {', '.join(CASES)}")
+    if unknown := set(said.method) - {*CHOICES, *CHOICES["all"]}:
+        args.error(f"no method is named {sorted(unknown)[0]!r}; known: {', '.join(CHOICES)}")
     warnings.simplefilter("ignore")
-    said.out.mkdir(parents=True, exist_ok=True)
-    place = said.out / "results.jsonl"
-    if said.fresh:
-        place.unlink(missing_ok=True)
+    store = Store(said.out / "results.jsonl", said.fresh)
     names = said.case or [n for n, e in CASES.items() if said.large or not e.large]
-    done = {(r["case"], r["method"], r["seed"]): r for r in records(place)}
+    if said.summary:
+        from summary import plot, summarise
+
+        print(summarise(store.records, said.case or list(CASES)))
+        print(f"\n{plot(store.records, said.case or list(CASES), said.out / 'zoo.png')}")
+        return
+    methods = list(dict.fromkeys(m for s in said.method for m in CHOICES.get(s, [s])))
+    seeds = range(said.first, said.first + said.seeds)
     print(HEAD)
     for name in names:
-        for seed in range(said.first, said.first + said.seeds):
-            key = (name, said.method, seed)
-            if key not in done:
-                case = CASES[name].build(seed)
-                maker = METHODS[said.method]
-                done[key] = train(
-                    name, case, said.method, lambda c=case, s=seed, m=maker: m(c, s), seed
-                )
-                with place.open("a") as file:
-                    file.write(json.dumps(done[key]) + "\n")
-            print(line(done[key], CASES[name].build(0), reference(name)), flush=True)
+        for method in methods:
+            runs = own_runs if method in METHODS else rival_runs
+            for record in runs(store, name, method, seeds):
+                print(line(record, reference(name)), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
-from problems import Case
+from problems import CASES
+from records import Record
 
+Known = dict[str, Any]
+"""A reference: objective, prices, and whether it is exact; {} if there is none."""
+ACTIVE = 0.05
+"""A limit counts as active if its price is at least this share of the largest one."""
 HEAD = (
     f"{'case':24} {'method':16} seed {'kept':6} {'objective':>10} {'gap':>8} {'price':>7} "
     f"{'KKT':>8} conv. rounds seconds  note"
 )
 
 
-def verdict(record: dict[str, Any], case: Case) -> str:
+def verdict(record: Record) -> str:
     """ "kept", "broken", "failed"; for limits that cannot be kept "said" or "silent"."""
     if "failed" in record:
         return "failed"
-    if case.feasible:
+    if CASES[record["case"]].feasible:
         return "kept" if record["kept"] else "broken"
     return "said" if not record["kept"] and record["notes"] else "silent"
 
 
-def gap(record: dict[str, Any], known: dict[str, Any]) -> float | None:
+def gap(record: Record, known: Known) -> float | None:
     """(objective - reference) / |reference|."""
     if "failed" in record or "objective" not in known:
         return None
@@ -29,23 +36,34 @@ def gap(record: dict[str, Any], known: dict[str, Any]) -> float | None:
     return (record["objective"] - best) / max(abs(best), 1e-9)
 
 
-def price_error(record: dict[str, Any], known: dict[str, Any]) -> float | None:
-    """The largest relative error of a shown price of an active limit; None if there is none.
-
-    A limit counts as active if its price is at least 5 % of the largest one.
-    """
+def price_error(record: Record, known: Known) -> float | None:
+    """The largest relative error of a shown price of an active limit; None if there is none."""
     true = known.get("prices")
     if "failed" in record or not true or not max(true) > 0:
         return None
     pairs = zip(true, record["prices"], strict=True)
-    least = 0.05 * max(true)
-    errors = [abs(p - t) / t for t, p in pairs if t >= least and p is not None]
+    errors = [abs(p - t) / t for t, p in pairs if t >= ACTIVE * max(true) and p is not None]
     return max(errors, default=None)
 
 
-def line(record: dict[str, Any], case: Case, known: dict[str, Any]) -> str:
-    start = f"{record['case']:24} {record['method']:16} {record['seed']:4} "
-    start += f"{verdict(record, case):6}"
+def score(record: Record) -> float:
+    """The objective of a run that kept its limits, else infinity."""
+    return record["objective"] if verdict(record) == "kept" else math.inf
+
+
+def best_trial(tried: Sequence[Record]) -> Record:
+    """The lowest objective among the kept; if none is kept, the one closest to it."""
+
+    def order(record: Record) -> tuple[float, float]:
+        broken = max(record.get("constraints") or [0.0]) if "failed" not in record else math.inf
+        return score(record), broken
+
+    return min(tried, key=order)
+
+
+def line(record: Record, known: Known) -> str:
+    method = record["method"] + (f" #{record['trial']}" if "trial" in record else "")
+    start = f"{record['case']:24} {method:16} {record['seed']:4} {verdict(record):6}"
     if "failed" in record:
         return f"{start} {record['failed'][:90]} ({record['seconds']:.0f} s)"
     difference, error = gap(record, known), price_error(record, known)

@@ -19,6 +19,31 @@ ROWS = 6000
 """The rows of Adult and credit that are used, so that a run takes seconds."""
 
 
+class Units(NamedTuple):
+    """What the ranges of the settings of rivals are multiplied by, for problems in odd units."""
+
+    rate: float = 1.0
+    """1 / curvature of the objective."""
+    length: float = 1.0
+    """A step in w."""
+    price: float = 1.0
+    """A multiplier per value of a constraint."""
+    value: float = 1.0
+    """A value of a constraint."""
+
+
+class Counts(NamedTuple):
+    """F_m = sum_n weights[m, n] 1[z_n > 0] - bounds[m], z = margin(w, x) of every row."""
+
+    margin: Callable[[Any, Any], Any]
+    """(flat w, x) -> score of class 1 minus score of class 0."""
+    weights: np.ndarray
+    bounds: np.ndarray
+    l2: float
+    bias: int | None
+    """The place in w of a bias that moves all margins alike, if there is one."""
+
+
 class Case(NamedTuple):
     """A problem, who holds the rows, and how it is trained."""
 
@@ -26,16 +51,17 @@ class Case(NamedTuple):
     clients: Any
     batch: int
     rounds: int
-    feasible: bool = True
-    """Whether the limits can be kept together."""
     search: str = "slsqp"
     """How `reference.py` finds the optimum: "slsqp", "augmented" or "rates"."""
     exact: bool = True
     """Whether the reference is the optimum; if not, it is the best that several starts found."""
-    same_as: str = ""
-    """The case that has the same optimum, if its reference is to be used."""
     prices: bool = True
     """Whether the multipliers of the optimum are unique, so that prices can be compared."""
+
+    units: Units = Units()
+    """In which units settings of rivals are searched."""
+    counts: Counts | None = None
+    """The limits on rates in terms of predictions, for the search of a reference."""
 
 
 class Entry(NamedTuple):
@@ -46,17 +72,26 @@ class Entry(NamedTuple):
     family: str
     large: bool
     """Takes minutes, and is run only if asked for."""
+    same_as: str
+    """The case that has the same optimum, if its reference is used."""
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the limits can be kept together."""
+        return self.family != "infeasible"
 
 
 CASES: dict[str, Entry] = {}
 """All problems by name. The optimum of a problem does not depend on the seed."""
 
 
-def case(family: str, *, large: bool = False) -> Callable[[Callable[[int], Case]], Any]:
+def case(
+    family: str, *, large: bool = False, same_as: str = ""
+) -> Callable[[Callable[[int], Case]], Any]:
     """Add a function of the seed to the list, under its own name."""
 
     def add(build: Callable[[int], Case]) -> Callable[[int], Case]:
-        CASES[build.__name__] = Entry(build, family, large)
+        CASES[build.__name__] = Entry(build, family, large, same_as)
         return build
 
     return add

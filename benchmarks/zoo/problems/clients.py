@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedssca
-from problems.case import ROWS, Case, case, dataset, divide
+from fedssca.run.tune.space import NORM_FACTOR
+from problems.case import ROWS, Case, Units, case, dataset, divide
 
 
 def neyman_pearson(count: int, limit: float, batch: int) -> Case:
@@ -75,4 +76,5 @@ def skew_digits(seed: int) -> Case:
     model = fedssca.mlp(64, 32, 10, scale=data.scale)
     limits = fedssca.client_loss_at_most(0.3, clients.sizes)
     problem = fedssca.classifier(model, limits, objective="norm", seed=seed)
-    return Case(problem, clients, 20, 600, search="augmented", exact=False)
+    units = Units(price=NORM_FACTOR)
+    return Case(problem, clients, 20, 600, search="augmented", exact=False, units=units)

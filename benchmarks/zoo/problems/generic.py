@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedssca
-from problems.case import ROWS, Case, case, dataset, dense, divide
+from problems.case import ROWS, Case, Units, case, dataset, dense, divide
 
 
 def rosenbrock(seed: int, dimension: int, radius: float = 1.0) -> Case:
@@ -31,7 +31,7 @@ def rosenbrock(seed: int, dimension: int, radius: float = 1.0) -> Case:
     problem = fedssca.custom_problem(
         terms, start.astype(np.float32), limits=[radius**2 + 0.09 * dimension]
     )
-    return Case(problem, divide(columns, 5), 40, 1000)
+    return Case(problem, divide(columns, 5), 40, 1000, units=Units(rate=3e-3))
 
 
 @case("generic")
@@ -68,7 +68,8 @@ def halfspaces(
 
     first = jnp.full(dimension, start * scale, jnp.float32)
     problem = fedssca.custom_problem(terms, first, limits=limits)
-    return Case(problem, divide(columns, 5), 20, 1000, **more)
+    units = Units(rate=scale**2, length=scale)
+    return Case(problem, divide(columns, 5), 20, 1000, units=units, **more)
 
 
 def normals(count: int, dimension: int = 20) -> np.ndarray:
@@ -80,7 +81,7 @@ def halfspaces_3(seed: int) -> Case:
     return halfspaces(normals(3), [-8.0, -10.0, 1.0])
 
 
-@case("units")
+@case("units", same_as="halfspaces_3")
 def halfspaces_w_1000(seed: int) -> Case:
     return halfspaces(normals(3), [-8.0, -10.0, 1.0], scale=1000.0)
 
@@ -136,14 +137,14 @@ def contradiction(seed: int) -> Case:
     ]
     problem = fedssca.from_scores(apply, params, limits, l2=1e-3)
     clients = fedssca.by_sample(train, 5, "iid", seed=seed)
-    return Case(problem, clients, 100, 500, feasible=False)
+    return Case(problem, clients, 100, 500)
 
 
 @case("infeasible")
 def opposite_halfspaces(seed: int) -> Case:
     """a'w <= -1 and -a'w <= -1."""
     base = normals(1)
-    return halfspaces(np.concatenate([base, -base]), [-1.0, -1.0], feasible=False)
+    return halfspaces(np.concatenate([base, -base]), [-1.0, -1.0])
 
 
 @case("infeasible")
@@ -153,4 +154,4 @@ def credit_loss(seed: int) -> Case:
     model = fedssca.linear(train["x"].shape[1], 2)
     problem = fedssca.classifier(model, fedssca.loss_at_most(0.05), objective="norm", seed=seed)
     clients = fedssca.by_sample(train, 5, "iid", seed=seed)
-    return Case(problem, clients, 100, 500, feasible=False)
+    return Case(problem, clients, 100, 500)

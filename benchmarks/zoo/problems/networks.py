@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedssca
-from problems.case import Case, case, dataset
+from fedssca.run.tune.space import NORM_FACTOR
+from problems.case import Case, Units, case, dataset
 
 L2 = 1e-3
 
@@ -62,8 +63,9 @@ def torch_network(seed: int, limits: Any, objective: str) -> Any:
     return fedssca.from_module(module, limits, objective, l2, scale=1 / 16)
 
 
-def of(problem: Any, clients: Any, rounds: int, same: str = "") -> Case:
-    return Case(problem, clients, 20, rounds, search="augmented", exact=False, same_as=same)
+def of(problem: Any, clients: Any, rounds: int) -> Case:
+    units = Units(price=1.0 if problem.combine[0].any() else NORM_FACTOR)
+    return Case(problem, clients, 20, rounds, search="augmented", exact=False, units=units)
 
 
 @case("networks")
@@ -76,10 +78,10 @@ def cnn_norm(seed: int) -> Case:
     return of(jax_network(seed, fedssca.loss_at_most(0.3), "norm"), by_clients(seed), 300)
 
 
-@case("networks")
+@case("networks", same_as="cnn_norm")
 def cnn_norm_skew(seed: int) -> Case:
     limits = fedssca.loss_at_most(0.3)
-    return of(jax_network(seed, limits, "norm"), by_clients(seed, "dirichlet"), 300, "cnn_norm")
+    return of(jax_network(seed, limits, "norm"), by_clients(seed, "dirichlet"), 300)
 
 
 @case("networks")
@@ -95,12 +97,12 @@ def cnn_class(seed: int) -> Case:
     return of(jax_network(seed, limits, "loss"), by_clients(seed), 300)
 
 
-@case("networks")
+@case("networks", same_as="cnn_free")
 def torch_free(seed: int) -> Case:
-    return of(torch_network(seed, (), "loss"), by_clients(seed), 300, "cnn_free")
+    return of(torch_network(seed, (), "loss"), by_clients(seed), 300)
 
 
-@case("networks")
+@case("networks", same_as="cnn_norm")
 def torch_norm(seed: int) -> Case:
     return of(
         torch_network(seed, fedssca.loss_at_most(0.3), "norm"), by_clients(seed), 300, "cnn_norm"

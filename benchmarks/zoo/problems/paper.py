@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fedssca
-from problems.case import Case, case, dataset
+from fedssca.run.tune.space import NORM_FACTOR
+from problems.case import Case, Units, case, dataset
 
 
 def norm(
@@ -14,7 +15,6 @@ def norm(
     batch: int,
     rounds: int,
     split: str,
-    same: str = "",
 ) -> Case:
     data = dataset(name)
     model = fedssca.mlp(data.train["x"].shape[1], hidden, 10, scale=data.scale)
@@ -25,7 +25,8 @@ def norm(
         clients = fedssca.by_feature(data.train, 4)
         features = clients.blocks
     problem = fedssca.classifier(model, limits, objective="norm", features=features, seed=seed)
-    return Case(problem, clients, batch, rounds, search="augmented", exact=False, same_as=same)
+    units = Units(price=NORM_FACTOR)
+    return Case(problem, clients, batch, rounds, search="augmented", exact=False, units=units)
 
 
 @case("paper")
@@ -48,9 +49,9 @@ def digits_30(seed: int) -> Case:
     return norm(seed, "digits", 32, 0.30, 20, 600, "sample")
 
 
-@case("paper")
+@case("paper", same_as="digits_20")
 def digits_feature(seed: int) -> Case:
-    return norm(seed, "digits", 32, 0.20, 200, 600, "feature", "digits_20")
+    return norm(seed, "digits", 32, 0.20, 200, 600, "feature")
 
 
 @case("paper", large=True)
@@ -58,11 +59,11 @@ def mnist_sample_100(seed: int) -> Case:
     return norm(seed, "mnist", 128, 0.13, 100, 1000, "sample")
 
 
-@case("paper", large=True)
+@case("paper", large=True, same_as="mnist_sample_100")
 def mnist_sample_10(seed: int) -> Case:
-    return norm(seed, "mnist", 128, 0.13, 10, 1000, "sample", "mnist_sample_100")
+    return norm(seed, "mnist", 128, 0.13, 10, 1000, "sample")
 
 
-@case("paper", large=True)
+@case("paper", large=True, same_as="mnist_sample_100")
 def mnist_feature_1000(seed: int) -> Case:
-    return norm(seed, "mnist", 128, 0.13, 1000, 1000, "feature", "mnist_sample_100")
+    return norm(seed, "mnist", 128, 0.13, 1000, 1000, "feature")

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.datasets import load_diabetes
 
 import fedssca
-from problems.case import Case, case, divide
+from problems.case import Case, Units, case, divide
 
 
 def diabetes(
@@ -37,7 +37,13 @@ def diabetes(
 
     start = (jnp.zeros(x.shape[1]), jnp.zeros(()))
     problem = fedssca.custom_problem(terms, start, limits=[limit * constraint * unit**2])
-    return Case(problem, divide(columns, 5), batch, 1000)
+    units = Units(
+        rate=1 / (objective * feature**2),
+        length=unit / feature,
+        price=objective / constraint**2 / unit**2,
+        value=constraint * unit**2,
+    )
+    return Case(problem, divide(columns, 5), batch, 1000, units=units)
 
 
 @case("regression")
@@ -45,7 +51,7 @@ def diabetes_80(seed: int) -> Case:
     return diabetes(80)
 
 
-@case("regression")
+@case("regression", same_as="diabetes_80")
 def diabetes_20(seed: int) -> Case:
     return diabetes(20)
 
@@ -55,7 +61,7 @@ def diabetes_raw_80(seed: int) -> Case:
     return diabetes(80, raw=True)
 
 
-@case("regression")
+@case("regression", same_as="diabetes_raw_80")
 def diabetes_raw_20(seed: int) -> Case:
     return diabetes(20, raw=True)
 

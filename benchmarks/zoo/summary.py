@@ -1,0 +1,194 @@
+"""The counts over all recorded runs, and a picture of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from problems import CASES
+from records import Record
+from reference import stored
+from table import best_trial, gap, price_error, score, verdict
+
+PRICE = 0.15
+"""A price is right if it is this close."""
+AHEAD = 0.01
+"""A method counts as level with another if its objective is at most this much higher."""
+ORDER = (
+    "default",
+    "steered",
+    "exact-printed",
+    "exact-calibrated",
+    "penalty",
+    "primal-dual",
+    "augmented",
+    "switching",
+    "sgd",
+)
+RIVALS = ORDER[4:]
+Runs = dict[str, dict[str, list[Record]]]
+"""Method -> case -> its runs; of a rival only those of the best trial."""
+
+
+def chosen(records: Sequence[Record], names: Sequence[str]) -> Runs:
+    """The runs that are compared, in the order of the methods and the cases."""
+    grouped: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        grouped[record["method"]][record["case"]].append(record)
+    found: Runs = {}
+    for method in (m for m in ORDER if m in grouped):
+        found[method] = {}
+        for name in (n for n in names if n in grouped[method]):
+            runs = grouped[method][name]
+            if method in RIVALS:
+                first = min(run["seed"] for run in runs)
+                best = best_trial([run for run in runs if run["seed"] == first])
+                runs = [run for run in runs if run["trial"] == best["trial"]]
+            found[method][name] = sorted(runs, key=lambda run: run["seed"])
+    return found
+
+
+def median_score(runs: Sequence[Record]) -> float:
+    """The median objective over the seeds; a broken limit counts as infinite."""
+    return statistics.median(score(run) for run in runs)
+
+
+def summarise(records: Sequence[Record], names: Sequence[str]) -> str:
+    """The counts of every method as text."""
+    found, known = chosen(records, names), References()
+    lines = [part for method in found for part in of_method(method, found[method], known)]
+    return "\n".join([*lines, *against_rivals(found, known)]) or "there are no results yet"
+
+
+class References:
+    """The reference of a case by its name; {} if there is none."""
+
+    def __init__(self) -> None:
+        self._stored = stored()
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        return self._stored.get(CASES[name].same_as or name, {})
+
+
+def of_method(method: str, cases: dict[str, list[Record]], known: References) -> list[str]:
+    runs = [run for name in cases for run in cases[name]]
+    said = defaultdict(list)
+    for run in runs:
+        said[verdict(run)].append(f"{run['case']}/{run['seed']}")
+    feasible = sum(len(said[word]) for word in ("kept", "broken", "failed"))
+    impossible = len(said["said"]) + len(said["silent"])
+    lines = [
+        f"\n{method}: {len(cases)} problems, {len(runs)} runs, "
+        f"{sum(run['seconds'] for run in runs):.0f} s",
+        f"  kept {len(said['kept'])} of {feasible}; impossible limits said "
+        f"{len(said['said'])} of {impossible}; failed {len(said['failed'])}",
+    ]
+    lines += [
+        f"  {word}: {', '.join(said[word])}"
+        for word in ("broken", "silent", "failed")
+        if said[word]
+    ]
+    for exact in (True, False):
+        lines += gaps(cases, known, exact)
+    errors = [(price_error(run, known[run["case"]]), run) for run in runs if verdict(run) == "kept"]
+    shown = [(error, run) for error, run in errors if error is not None]
+    if shown:
+        wrong = sorted(((e, r) for e, r in shown if e > PRICE), key=lambda pair: -pair[0])
+        lines.append(
+            f"  prices within {PRICE:.0%}: {len(shown) - len(wrong)} of {len(shown)} runs "
+            f"where one is shown; not: {listed(wrong)}"
+        )
+    done = [run["converged"] for run in runs if run.get("converged") is not None]
+    if done:
+        lines.append(f"  converged {sum(done)} of {len(done)}")
+    return lines
+
+
+def gaps(cases: dict[str, list[Record]], known: References, exact: bool) -> list[str]:
+    """Median and worst gap over the runs that kept their limits, with one kind of reference."""
+    found = [
+        (gap(run, known[name]), run)
+        for name in cases
+        for run in cases[name]
+        if verdict(run) == "kept" and known[name].get("exact") is exact
+    ]
+    pairs = sorted(((g, run) for g, run in found if g is not None), key=lambda pair: -pair[0])
+    if not pairs:
+        return []
+    large = [pair for pair in pairs if pair[0] > 0.05]
+    middle = statistics.median(g for g, _ in pairs)
+    kind = "exact optima" if exact else "best known points"
+    return [
+        f"  gap to {kind}: median {middle:.2%}, worst {listed(pairs[:1])}, "
+        f"above 5 % in {len(large)} of {len(pairs)} runs: {listed(large)}"
+    ]
+
+
+def listed(pairs: Sequence[tuple[float, Record]]) -> str:
+    return ", ".join(f"{r['case']}/{r['seed']} {value:.1%}" for value, r in pairs) or "none"
+
+
+def against_rivals(found: Runs, known: References) -> list[str]:
+    """On which problems a method is ahead of, or level with, the best tuned rival."""
+    lines = []
+    for method in (m for m in found if m not in RIVALS):
+        level, losses, compared = 0, [], 0
+        for name, runs in found[method].items():
+            others = {m: median_score(found[m][name]) for m in RIVALS if name in found.get(m, {})}
+            if not others or not CASES[name].feasible:
+                continue
+            compared += 1
+            rival = min(others, key=lambda m: others[m])
+            own, other = median_score(runs), others[rival]
+            size = max(abs(known[name].get("objective", other)), 1e-9)
+            if own <= other + AHEAD * size:
+                level += 1
+            else:
+                losses.append(f"{name} ({(own - other) / size:+.1%} against {rival})")
+        if compared:
+            lines.append(
+                f"\n{method} against the best tuned rival: ahead or within {AHEAD:.0%} on {level} "
+                f"of {compared} problems ({level / compared:.0%}); behind: "
+                f"{', '.join(losses) or 'none'}"
+            )
+    return lines
+
+
+def plot(records: Sequence[Record], names: Sequence[str], place: Path) -> Path:
+    """Gap, price error and KKT residual of every method on every problem, as one picture."""
+    from matplotlib.figure import Figure
+
+    found, known = chosen(records, names), References()
+    shown = [name for name in names if any(name in cases for cases in found.values())]
+    figure = Figure(figsize=(15, 2 + 0.25 * len(shown)), layout="constrained")
+    axes = figure.subplots(1, 3, sharey=True)
+    marks = "os^vDPX*<>"
+    for k, (method, cases) in enumerate(found.items()):
+        for name, runs in cases.items():
+            y = shown.index(name) + 0.08 * (k - len(found) / 2)
+            for run in runs:
+                if "failed" in run:
+                    continue
+                fill = f"C{k}" if verdict(run) in ("kept", "said") else "none"
+                style = {"marker": marks[k], "markersize": 5, "linestyle": "none"}
+                style |= {"color": f"C{k}", "markerfacecolor": fill}
+                numbers = (gap(run, known[name]), price_error(run, known[name]), run["kkt"])
+                for axis, value, least in zip(axes, numbers, (1e-4, 1e-3, 1e-6), strict=True):
+                    if value is not None:
+                        axis.plot(min(max(value, least), 1e3), y, **style)
+        axes[0].plot([], [], marker=marks[k], color=f"C{k}", linestyle="none", label=method)
+    titles = ("objective above the reference", "error of prices", "KKT residual")
+    for axis, title, bound in zip(axes, titles, (0.05, PRICE, None), strict=True):
+        axis.set(xscale="log", title=title)
+        axis.grid(alpha=0.3)
+        if bound:
+            axis.axvline(bound, color="black", linewidth=0.8)
+    axes[0].set_yticks(range(len(shown)), shown)
+    axes[0].invert_yaxis()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=9)
+    figure.supxlabel("hollow marks: a limit is broken", fontsize=9)
+    figure.savefig(place, dpi=110)
+    return place
