@@ -63,6 +63,7 @@ _MODULE_OF = {
     "load_into": "fedssca.problem.torch",
     "local_ssca": "fedssca.methods.local_ssca",
     "loss_at_most": "fedssca.problem.constraints",
+    "minimise_worst": "fedssca.problem.worst",
     "mlp": "fedssca.problem.models",
     "opportunity_gap_at_most": "fedssca.problem.constraints",
     "parity_gap_at_most": "fedssca.problem.constraints",
@@ -158,6 +159,7 @@ if TYPE_CHECKING:
     from fedssca.problem.torch import from_module as from_module
     from fedssca.problem.torch import from_terms as from_terms
     from fedssca.problem.torch import load_into as load_into
+    from fedssca.problem.worst import minimise_worst as minimise_worst
     from fedssca.rounds.fused import Fused as Fused
     from fedssca.rounds.in_process import Local as Local
     from fedssca.run.build.calibrate import auto as auto

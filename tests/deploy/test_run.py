@@ -45,6 +45,12 @@ CASES = {
     "cohorts": ["algorithm.cohort=1", "algorithm.dropout=0.3", *PLAIN],
     "client loss": ["problem.constraint=[{kind='client_loss', limit=1.9}]"],
     "recall": ["problem.constraint=[{kind='recall', limit=0.2, positive=3}]"],
+    "worst client": [
+        *LIMIT,
+        *PLAIN,
+        "problem.objective=worst_client",
+        "algorithm.multipliers=exact",
+    ],
     "primal-dual": [*LIMIT, "algorithm.name=primal-dual"],
     "hidden columns": [*LIMIT, *COLUMNS, "privacy.secure_sum=true"],
     "hidden, one label holder": [

@@ -111,6 +111,37 @@ def test_joint_prediction_agrees_with_the_whole_model(tmp_path: Path) -> None:
     assert np.array(answer["scores"])[:, 1] == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
+def test_the_worst_group_of_rows_and_of_columns(tmp_path: Path) -> None:
+    """Groups are counted in the census; saved models have no epigraph variable, with which the
+    parties predict nevertheless."""
+    columns = table()
+    columns["sex"] = ["a" if i % 3 else "b" for i in range(60)]
+    settings = [
+        *("algorithm.name=ssca", "algorithm.rho={a=0.9,alpha=0.3}", "algorithm.tau=1.0"),
+        "algorithm.gamma={a=0.5,alpha=0.6}",
+        *("problem.objective=worst_group", "problem.column=sex", "algorithm.multipliers=exact"),
+    ]
+    found, _ = run(parse(BASE, settings), by_rows(tmp_path, columns), tmp_path / "rows")
+    assert found["constraint_names"] == ["worst_sex_0", "worst_sex_1"]
+    assert np.load(tmp_path / "rows/model.npz")["w"].shape == (1 + 2 + 3 + 2,)
+    files = by_columns(tmp_path, columns)
+    write(tmp_path / "0.csv", {name: columns[name] for name in ("id", "age", "sex", "y")})
+    write(tmp_path / "0-new.csv", {name: columns[name][:10] for name in ("id", "age", "sex")})
+    config = parse(BASE, [*settings, *COLUMNS, "data.label_holder=0"])
+    found, server = run(config, files, tmp_path / "columns")
+    w = np.load(tmp_path / "columns/model.npz")["w"]
+    assert w.shape == (1 + 3 + 4,)
+    assert found["objective"] == pytest.approx(found["train_worst"] + 1e-5 * w @ w, rel=1e-4)
+    kept = np.isin(np.arange(60), held_out(columns["y"]), invert=True)
+    age, size = (np.array(columns[name], float) for name in ("age", "size"))
+    scaled = [(v - v[kept].mean()) / v[kept].std() for v in (age, size)]
+    sex = [np.array(columns["sex"]) == value for value in "ab"]
+    towns = [np.array(columns["town"]) == town for town in ("north", "south", "west")]
+    x = np.stack([scaled[0], *sex, scaled[1], *towns], axis=1)[:10]
+    scores = np.array(server.predict()["scores"])[:, 1]
+    assert scores == pytest.approx(x @ w[1:] + w[0], rel=1e-4, abs=1e-4)
+
+
 def held_out(y: list[str]) -> np.ndarray:
     from fedssca.data.dataset import stratified
 

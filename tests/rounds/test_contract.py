@@ -94,6 +94,11 @@ def no_limit(features: list[np.ndarray]) -> Problem:
     return network(features, l2=0.01)
 
 
+def worst_class(features: list[np.ndarray]) -> Problem:
+    """The largest loss of a class: an epigraph variable is the last entry of w_0."""
+    return network(features, objective="worst_group", groups=DATA["y"], column="y", l2=0.01)
+
+
 STEERED: dict[str, Any] = {"rounds": ROUNDS + 1, "tau": 0.2, "opening": [30.0]}
 RIVAL: dict[str, Any] = {"rate": power(0.5, 0.2), "momentum": 0.5}
 METHODS: dict[str, tuple[Callable[[list[np.ndarray]], Problem], Callable[[Problem], Algorithm]]] = {
@@ -104,6 +109,7 @@ METHODS: dict[str, tuple[Callable[[list[np.ndarray]], Problem], Callable[[Proble
         lambda p: ssca(p, batch=B, tau=0.2, dual=exact_penalty(p, [10.0, 100.0], 3), **STEPS),
     ),
     "three limits": (three_limits, lambda p: ssca(p, batch=B, tau=0.5, penalty=20.0, **STEPS)),
+    "worst class": (worst_class, lambda p: ssca(p, batch=B, tau=0.5, penalty=20.0, **STEPS)),
     "diagonal": (
         one_limit,
         lambda p: ssca(p, batch=B, surrogate=diagonal(p, 0.2, chunk=4), penalty=10.0, **STEPS),

@@ -106,7 +106,7 @@ def run(
 
 def without_constraints(config: Config) -> Config:
     """Return the same run with the loss as its objective and no constraints."""
-    problem = dataclasses.replace(config.problem, objective="loss", constraint=[])
+    problem = dataclasses.replace(config.problem, objective="loss", column=None, constraint=[])
     algorithm = config.algorithm
     if algorithm.probes:  # step sizes that were calibrated for the constraints do not fit
         algorithm = dataclasses.replace(algorithm, tau=None, opening=None, probes=0)

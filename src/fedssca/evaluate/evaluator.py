@@ -171,19 +171,20 @@ def evaluator_of(
         return out
 
     def row(w: Array) -> dict[str, Any]:
+        own = problem.model(w)
+        w = problem.extended(own)
         found = sums(w)
-        norm_sq = float(w @ w)
         means = jnp.asarray(found.terms) / total()
-        values = np.asarray(problem.values(means, jnp.asarray(norm_sq)), float)
+        values = np.asarray(problem.values(means, jnp.asarray(float(w @ w))), float)
         out: dict[str, Any] = {
             "objective": float(values[0]),
             "constraints": [float(value) for value in values[1:]],
-            "norm_sq": norm_sq,
+            "norm_sq": float(own @ own),
         }
         out |= named("train", found.train)
         if found.test is not None:
             out |= named("test", found.test)
-        return out
+        return out | _worst(problem, out)
 
     def gradients(w: Array) -> np.ndarray:
         slopes = problem.combine @ np.asarray(jacobian(w), float) / total()
@@ -193,6 +194,20 @@ def evaluator_of(
         raise TypeError("these rows are not in this process: build another evaluator")
 
     return Evaluator(row, gradients, over)
+
+
+def _worst(problem: Problem, row: Mapping[str, Any]) -> dict[str, float]:
+    """`train_worst` and `test_worst`: the largest measure of those F_m whose maximum is minimised.
+
+    There is none for held-out rows if not all of them have a measure there, as with clients.
+    """
+    out = {}
+    for part in ("train", "test"):
+        found = [row.get(f"{part}_{problem.names[m - 1]}") for m in problem.worst]
+        known = [value for value in found if value is not None]
+        if found and len(known) == len(found):
+            out[f"{part}_worst"] = max(known)
+    return out
 
 
 def training(train: Rows | Columns) -> Batch:

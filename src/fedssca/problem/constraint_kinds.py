@@ -1,4 +1,4 @@
-"""The kinds of constraints by name: which limits make sense, and which options each kind takes.
+"""Objectives and kinds of constraints by name: which limits make sense, which options they take.
 
 A new kind has its row here and its function in the table of `constraints/config.py`; a test checks
 that the two agree. The configuration, the form of the web page and the documentation read this
@@ -10,7 +10,16 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["KINDS", "POSITIVE", "SHARPNESS", "Interval", "Kind", "KindName", "takes"]
+__all__ = [
+    "KINDS",
+    "POSITIVE",
+    "SHARPNESS",
+    "Interval",
+    "Kind",
+    "KindName",
+    "ObjectiveName",
+    "takes",
+]
 
 POSITIVE = 1
 """The class that a rate is about, unless the constraint names another."""
@@ -28,6 +37,7 @@ KindName: TypeAlias = Literal[
     "client_loss",
     "client_loss_gap",
 ]
+ObjectiveName: TypeAlias = Literal["loss", "norm", "worst_client", "worst_group"]
 
 
 class Interval(NamedTuple):

@@ -6,6 +6,7 @@ With one party this is the ordinary network, with several parties the paper's ve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from fedssca.errors import UserError, nearest
-from fedssca.problem.constraints import Constraint, ScoreTerm
+from fedssca.problem.constraints import Constraint, ScoreTerm, worst_parts
 from fedssca.problem.problem import Array, Batch, Problem, Vertical
 from fedssca.problem.scores import ScoreMeasures, assemble
 
@@ -95,8 +96,17 @@ def classifier(
     l2: float = 0.0,
     features: Sequence[np.ndarray] | None = None,
     seed: int = 0,
+    sizes: Sequence[int] | None = None,
+    groups: np.ndarray | None = None,
+    column: str | None = None,
 ) -> Problem:
     """min loss + l2 |w|^2 (or, objective "norm", min |w|^2) subject to `constraints`.
+
+    Objective "worst_client" minimises the largest loss of a client, with `sizes` the numbers of
+    rows of the clients (`clients.sizes`). "worst_group" minimises the largest loss of a group of
+    rows with the same value in `column`; `groups` are its values in the training data. Both add
+    l2 |w|^2, and the prices of the constraints `worst_...` are the weights of the clients or groups
+    in the worst mixture.
 
     `features` are the columns of each party, if parties hold columns. The layout of w is that of
     the whole network in both cases.
@@ -111,8 +121,22 @@ def classifier(
         return _split(model, stacked, measures, start, unravel, features or ())
 
     return assemble(
-        scores, start, unravel, constraints, objective, l2, None if features is None else split
+        scores,
+        start,
+        unravel,
+        constraints,
+        objective,
+        l2,
+        None if features is None else split,
+        parts=worst_parts(objective, sizes, groups, column),
+        level=_chance(model, *unravel(start)),
     )
+
+
+def _chance(model: Model, w0: Any, w1: Array) -> float:
+    """log L, the loss if all L classes are equally likely."""
+    hidden = jax.ShapeDtypeStruct((1, len(w1)), w1.dtype)
+    return math.log(jax.eval_shape(model.top, w0, hidden).shape[1])
 
 
 def _split(

@@ -82,11 +82,22 @@ class Problem:
     names: tuple[str, ...]
     measure: Measure
     vertical: Vertical | None = None
+    worst: tuple[int, ...] = ()
+    """The m whose largest F_m is minimised, see `minimise_worst`. Then F_m stands for F_m - s, and
+    s is a multiple of one plus the last entry of w."""
 
     @property
     def dimension(self) -> int:
-        """d, the number of parameters."""
+        """d, the number of parameters, with the epigraph variable if there is one."""
         return int(self.start.size)
+
+    def model(self, w: Array) -> Array:
+        """The model's own parameters: w without the epigraph variable if there is one."""
+        return w[: self.dimension - bool(self.worst)]
+
+    def extended(self, model: Array) -> Array:
+        """A point w of this problem from the model's own parameters, with s = 0 if there is s."""
+        return jnp.append(model, -jnp.ones(1, model.dtype)) if self.worst else model
 
     @property
     def constraints(self) -> int:
@@ -105,6 +116,14 @@ class Problem:
         return rows @ values + known * (w @ w) - limits
 
     def values(self, means: Array, norm_sq: Array) -> Array:
-        """F_0..F_M from the K sampled means and |w|^2 (limits already subtracted)."""
+        """F_0..F_M from the K sampled means and |w|^2 (limits already subtracted).
+
+        An epigraph variable counts as if it had its best value, which is the largest of the F_m.
+        """
         limits = np.concatenate([[0.0], self.limits])
-        return jnp.asarray(self.combine) @ means + self.known * norm_sq - limits
+        values = jnp.asarray(self.combine) @ means + self.known * norm_sq - limits
+        if not self.worst:
+            return values
+        rows = np.array(self.worst)
+        above = values[rows].max()
+        return values.at[0].add(above).at[rows].add(-above)

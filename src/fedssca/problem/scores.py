@@ -7,16 +7,18 @@ own functions (`from_scores`) and PyTorch modules (`torch`) all use it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from fedssca.errors import UserError
-from fedssca.problem.constraints import LOSS, Constraint, ScoreTerm, cross_entropy
+from fedssca.errors import UserError, nearest
+from fedssca.problem.constraint_kinds import ObjectiveName
+from fedssca.problem.constraints import LOSS, Constraint, ScoreTerm, cross_entropy, worst_parts
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
+from fedssca.problem.worst import minimise_worst
 
 __all__ = ["ScoreMeasures", "Scores", "assemble", "from_scores"]
 
@@ -34,16 +36,21 @@ def assemble(
     objective: str = "loss",
     l2: float = 0.0,
     split: Callable[[ScoreTerm, ScoreMeasures], Vertical] | None = None,
+    parts: Sequence[Constraint] = (),
+    level: float = 1.0,
 ) -> Problem:
     """min loss + l2 |w|^2 (or, objective "norm", min |w|^2) subject to `constraints`.
 
-    A sampled mean appears once, however many constraints use it. `split` makes the vertical form
-    from the functions (scores, batch) -> terms (K, B) and (scores, batch) -> quantities to report.
+    With `parts` (see `worst_parts`) the largest of their losses, about `level` at the start, takes
+    the place of the loss. A sampled mean appears once, however many constraints use it. `split`
+    makes the vertical form from the functions (scores, batch) -> terms (K, B) and (scores, batch)
+    -> quantities to report.
     """
-    if objective not in ("loss", "norm"):
-        raise UserError(f'objective = {objective!r}: it must be "loss" or "norm"')
+    if objective not in (known_names := get_args(ObjectiveName)):
+        raise UserError(f"objective = {objective!r} is unknown: {nearest(objective, known_names)}")
     if l2 < 0:
         raise UserError(f"l2 = {l2}: it must not be negative")
+    constraints = [*constraints, *parts]
     fns: dict[str, ScoreTerm] = {LOSS: cross_entropy} if objective == "loss" else {}
     for constraint in constraints:
         fns.update({name: fn for name, (_, fn) in constraint.terms.items()})
@@ -57,7 +64,7 @@ def assemble(
         for name, (weight, _) in constraint.terms.items():
             row[columns.index(name)] = weight
     known = np.zeros(len(combine))
-    known[0] = l2 if objective == "loss" else 1.0
+    known[0] = 1.0 if objective == "norm" else l2
 
     def stacked(outputs: Array, batch: Batch) -> Array:
         return jnp.stack([fn(outputs, batch) for fn in fns.values()])
@@ -74,7 +81,7 @@ def assemble(
                 rates[constraint.name] = constraint.rates(outputs, batch)
         return rates
 
-    return Problem(
+    made = Problem(
         terms=lambda w, batch: stacked(scores(w, batch), batch),
         start=start,
         unravel=unravel,
@@ -85,6 +92,7 @@ def assemble(
         measure=lambda w, batch: measures(scores(w, batch), batch),
         vertical=None if split is None else split(stacked, measures),
     )
+    return minimise_worst(made, [part.name for part in parts], level) if parts else made
 
 
 def from_scores(
@@ -93,13 +101,17 @@ def from_scores(
     constraints: Sequence[Constraint] = (),
     objective: str = "loss",
     l2: float = 0.0,
+    *,
+    sizes: Sequence[int] | None = None,
+    groups: np.ndarray | None = None,
+    column: str | None = None,
 ) -> Problem:
     """A problem from a function apply(params, x) -> scores (B, L) and its parameters, any pytree.
 
     Floating-point arrays in the tree are trained. Everything else (functions, numbers, integer
     arrays) stays as it is, so a module that is itself a pytree can be given. If a mapping has the
     entry "params", as in Flax, only that entry is trained. `Result.params` is a tree of the same
-    form.
+    form. Objectives, `sizes`, `groups` and `column` are those of `classifier`.
 
     >>> weights = {"w": np.zeros((4, 3)), "b": np.zeros(3)}
     >>> problem = from_scores(lambda p, x: x @ p["w"] + p["b"], weights)
@@ -118,7 +130,8 @@ def from_scores(
             )
         return outputs
 
-    return assemble(scores, start, unravel, constraints, objective, l2)
+    parts = worst_parts(objective, sizes, groups, column)
+    return assemble(scores, start, unravel, constraints, objective, l2, parts=parts)
 
 
 def _trained(params: Params) -> tuple[Array, Callable[[Array], Params]]:

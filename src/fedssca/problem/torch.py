@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.problem.constraints import Constraint
+from fedssca.problem.constraints import Constraint, worst_parts
 from fedssca.problem.custom import custom_problem
 from fedssca.problem.limits import Limit
 from fedssca.problem.problem import Array, Batch, Problem
@@ -49,12 +49,15 @@ def from_module(
     l2: float = 0.0,
     *,
     scale: float | None = None,
+    sizes: Sequence[int] | None = None,
+    groups: np.ndarray | None = None,
+    column: str | None = None,
 ) -> Problem:
     """min cross-entropy + l2 |w|^2 (or |w|^2) subject to `constraints`, for a classifier in torch.
 
     module(x) returns scores (B, L). Floating-point x is converted to the module's dtype, integer x
     is passed as it is. With `scale`, x * scale is passed in the module's dtype, so that images can
-    stay uint8 in memory.
+    stay uint8 in memory. Objectives, `sizes`, `groups` and `column` are those of `classifier`.
     """
     layout = _layout(module)
 
@@ -72,7 +75,8 @@ def from_module(
             )
         return outputs
 
-    return assemble(scores, layout.start(), layout.unravel, constraints, objective, l2)
+    parts = worst_parts(objective, sizes, groups, column)
+    return assemble(scores, layout.start(), layout.unravel, constraints, objective, l2, parts=parts)
 
 
 def from_terms(

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedssca.data.split import Rows, by_sample
 from fedssca.errors import UserError
-from fedssca.problem.constraints import Constraint
+from fedssca.problem.constraints import Constraint, parts_from_config
 from fedssca.problem.models import Model, classifier, linear, mlp
 from fedssca.run.build.calibrate import auto
 from fedssca.run.simulate import Result, simulate
@@ -32,7 +32,9 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     constraints, lists of constraints, and functions of the training columns that return either.
     These columns are "x", "y" (numbered in the order of `classes_`), "client", and further columns
     of the clients. With `objective` "norm" the model has the smallest |w|^2 that keeps the
-    constraints, with "loss" the smallest loss + `l2` |w|^2. Step sizes are found from the data.
+    constraints, with "loss" the smallest loss + `l2` |w|^2. "worst_client" takes the largest loss
+    of a client instead, "worst_group" that of a group of rows with the same value in `column`, one
+    of the clients' further columns. Step sizes are found from the data.
     Features are used as they are: scale them first, with the same numbers for all clients.
 
     After `fit` there are `result_` (a `fedssca.Result`), `feasible_` (whether all constraints hold
@@ -54,6 +56,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rounds: int = 300,
         batch: int = 32,
         seed: int = 0,
+        column: str | None = None,
     ) -> None:
         self.model = model
         self.hidden = hidden
@@ -63,6 +66,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.rounds = rounds
         self.batch = batch
         self.seed = seed
+        self.column = column
 
     def fit(self, X: Any, y: Any = None, clients: int = 5) -> FederatedClassifier:
         """Train with `fit(parties)` or with `fit(X, y, clients)`.
@@ -86,7 +90,12 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = int(rows.columns["x"].shape[1])
         limits = _flat(self.constraints, {**rows.columns, "client": rows.owners()})
         problem = classifier(
-            self._network(), limits, objective=self.objective, l2=self.l2, seed=self.seed
+            self._network(),
+            limits,
+            objective=self.objective,
+            l2=self.l2,
+            seed=self.seed,
+            **parts_from_config(self.objective, self.column, rows.beside(), rows.sizes),
         )
         batch = min(self.batch, *rows.sizes)
         algorithm = auto(problem, rows, batch=batch, rounds=self.rounds, seed=self.seed)

@@ -134,7 +134,7 @@ def limits_of(job: Job) -> dict[str, Any]:
 def facts(job: Job) -> dict[str, Any]:
     """What is known of a run before its first round, for those who watch it."""
     return limits_of(job) | {
-        "parameters": job.problem.dimension,
+        "parameters": job.problem.model(job.problem.start).size,
         "clients": job.clients.count,
         "rows": job.clients.total,
     }
@@ -148,7 +148,7 @@ def own_losses(job: Job, evaluator: Evaluator, result: Result) -> dict[str, Any]
         or job.config.privacy != PrivacySettings()
     ):
         return {}
-    return {"client_losses": evaluator.losses(jax.numpy.asarray(result.w))}
+    return {"client_losses": evaluator.losses(job.problem.extended(jax.numpy.asarray(result.w)))}
 
 
 def load_config(path: Path) -> Config:

@@ -19,7 +19,6 @@ from fedssca.data import Dataset, Rows
 from fedssca.errors import UserError
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.privacy.noise.messages import simulated
-from fedssca.problem.constraint_kinds import KINDS
 from fedssca.rounds.fused import Fused
 from fedssca.run.build import Job, build
 from fedssca.run.config import Config
@@ -94,8 +93,7 @@ class _Shared:
         sizes = [
             each.clients.sizes for each in (self._first, job) if isinstance(each.clients, Rows)
         ]
-        kinds = [KINDS[entry.kind] for entry in job.config.problem.constraint]
-        plain = not any(kind.counts or kind.per_client for kind in kinds)
+        plain = not job.config.problem.counts and not job.config.problem.per_client
         seedless = not job.config.algorithm.cohort and job.config.run.runtime == "fused"
         alike = len(set(sizes)) <= 1 and plain and seedless
         alike &= len({_deviations(each) for each in (self._first, job)}) == 1

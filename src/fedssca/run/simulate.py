@@ -55,7 +55,7 @@ class Result:
     """The trained model, its certificate, and the evaluated rounds."""
 
     w: np.ndarray
-    """The returned parameters: the best feasible point, or the last one without constraints."""
+    """The model's parameters: the best feasible point, or the last one without constraints."""
     params: Params
     """The same as the model's own tree."""
     last: np.ndarray
@@ -219,9 +219,9 @@ def conclude(
     certificate["returned"] = {"round": row.get("round"), "search_passes": passes}
     kept = {name: row[name] for name in rows[-1] if name in row and name not in OWN}
     return Result(
-        w=np.asarray(w),
+        w=np.asarray(problem.model(w)),
         params=problem.unravel(w),
-        last=np.asarray(state.w),
+        last=np.asarray(problem.model(state.w)),
         final=rows[-1] | kept,
         certificate=certificate,
         notes=notes,

@@ -14,7 +14,6 @@ from typing import Any
 from fedssca.data.encode import MOST_KINDS, feature_names, joined_moments
 from fedssca.deploy.census import Census, Facts, Question
 from fedssca.errors import UserError
-from fedssca.problem.constraint_kinds import KINDS
 from fedssca.run.config import Config
 
 __all__ = ["merge", "question"]
@@ -22,14 +21,13 @@ __all__ = ["merge", "question"]
 
 def question(config: Config, run: str) -> Question:
     """What the server asks every site about its data."""
-    limits = config.problem.constraint
     return {
         "columns": config.data.split == "feature",
         "label": config.data.label,
         "test_fraction": config.data.test_fraction,
         "seed": config.run.seed,
-        "extra": list(dict.fromkeys(c.column for c in limits if c.column)),
-        "counted": any(KINDS[c.kind].counts for c in limits),
+        "extra": config.problem.columns,
+        "counted": config.problem.counts,
         "holder": config.data.label_holder,
         "run": run,
     }

@@ -24,7 +24,6 @@ from fedssca.deploy.server.row_rounds import RowRounds
 from fedssca.deploy.server.sites import Sites
 from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm
-from fedssca.problem.constraint_kinds import KINDS
 from fedssca.rounds.aggregate import Adder
 from fedssca.rounds.loop import Runtime
 from fedssca.run.build import Job, build
@@ -56,7 +55,6 @@ class RunServer:
         self._config, self._order, self._out = replace(config, data=data), order, out
         self._vertical = config.data.split == "feature"
         everyone = len(order.sites)
-        each = any(KINDS[entry.kind].per_client for entry in config.problem.constraint)
         needed = config.deploy.min_sites or everyone // 2 + 1
         self._log = RunLog(out)
         self.sites = Sites(
@@ -64,7 +62,9 @@ class RunServer:
             order.sites,
             order.run,
             # A limit on every site's own loss cannot be evaluated without that site.
-            needed=everyone if self._vertical or each else min(needed, everyone),
+            needed=everyone
+            if self._vertical or config.problem.per_client
+            else min(needed, everyone),
             timeout=config.deploy.timeout,
             record_event=self._log.add_event,
         )
@@ -104,7 +104,7 @@ class RunServer:
             job = self._preparation.prepare(self._config, census)
             introduce(self.sites, job, PREPARING)
             rows = self._preparation.new_rows()
-            scores = joint_scores(self.sites, job, w, rows)
+            scores = joint_scores(self.sites, job, job.problem.extended(w), rows)
         return {"labels": census.labels, "scores": scores.tolist()}
 
     def status(self, rows_from: int = 0) -> dict[str, Any]:

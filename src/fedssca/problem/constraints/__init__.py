@@ -14,7 +14,7 @@ from fedssca.problem.constraints.base import (
     loss_at_most,
     straight_through,
 )
-from fedssca.problem.constraints.config import from_config
+from fedssca.problem.constraints.config import from_config, parts_from_config
 from fedssca.problem.constraints.rates import (
     false_negative_rate_at_most,
     false_positive_rate_at_most,
@@ -23,6 +23,7 @@ from fedssca.problem.constraints.rates import (
     precision_at_least,
     recall_at_least,
 )
+from fedssca.problem.constraints.worst import worst_parts
 from fedssca.problem.losses import LOSS, cross_entropy
 
 __all__ = [
@@ -39,7 +40,9 @@ __all__ = [
     "loss_at_most",
     "opportunity_gap_at_most",
     "parity_gap_at_most",
+    "parts_from_config",
     "precision_at_least",
     "recall_at_least",
     "straight_through",
+    "worst_parts",
 ]

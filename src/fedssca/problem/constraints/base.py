@@ -46,7 +46,7 @@ def client_loss_at_most(limit: float, sizes: Sequence[int]) -> list[Constraint]:
     check_limit("client_loss", limit)
     return [
         Constraint(f"client_loss_{i}", {f"loss[client {i}]": (1.0, term)}, limit, rates)
-        for i, (term, rates) in enumerate(_client_losses("client_loss", sizes))
+        for i, (term, rates) in enumerate(client_losses("constraint 'client_loss'", sizes))
     ]
 
 
@@ -66,7 +66,7 @@ def client_loss_gap_at_most(limit: float, sizes: Sequence[int]) -> list[Constrai
         Constraint(
             f"client_loss_gap_{i}", {f"loss[client {i}]": (1.0, term), **mean}, limit, gap(rates)
         )
-        for i, (term, rates) in enumerate(_client_losses("client_loss_gap", sizes))
+        for i, (term, rates) in enumerate(client_losses("constraint 'client_loss_gap'", sizes))
     ]
 
 
@@ -92,22 +92,28 @@ def custom(name: str, fn: ScoreTerm, limit: Limit) -> list[Constraint]:
     ]
 
 
-def _client_losses(kind: str, sizes: Sequence[int]) -> list[tuple[ScoreTerm, Rates]]:
+def client_losses(what: str, sizes: Sequence[int]) -> list[tuple[ScoreTerm, Rates]]:
     """The loss term and the reported rate of each client; held-out rows belong to no client."""
     if not len(sizes) or min(sizes) < 1:
-        raise UserError(f"constraint {kind!r}: client sizes are {list(sizes)}; each needs a row")
+        raise UserError(f"{what}: client sizes are {list(sizes)}; each needs a row")
 
-    def one(i: int, factor: float) -> tuple[ScoreTerm, Rates]:
-        def term(scores: Array, batch: Batch) -> Array:
-            return jnp.where(batch["client"] == i, factor, 0.0) * cross_entropy(scores, batch)
+    def own(i: int) -> Callable[[Batch], Array]:
+        return lambda batch: batch["client"] == i
 
-        def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
-            own = (batch["client"] == i).astype(scores.dtype)
-            return [(1.0, own * cross_entropy(scores, batch), own)]
+    return [part_loss(own(i), sum(sizes) / size) for i, size in enumerate(sizes)]
 
-        return term, rates
 
-    return [one(i, sum(sizes) / size) for i, size in enumerate(sizes)]
+def part_loss(own: Callable[[Batch], Array], factor: float) -> tuple[ScoreTerm, Rates]:
+    """The loss over some of the rows as a mean over all, `factor` = N / N_i, and as reported."""
+
+    def term(scores: Array, batch: Batch) -> Array:
+        return jnp.where(own(batch), factor, 0.0) * cross_entropy(scores, batch)
+
+    def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
+        inside = own(batch).astype(scores.dtype)
+        return [(1.0, inside * cross_entropy(scores, batch), inside)]
+
+    return term, rates
 
 
 def check_limit(kind: KindName, limit: float) -> None:

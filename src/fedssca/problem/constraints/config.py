@@ -1,4 +1,4 @@
-"""A constraint from its table in a run's TOML."""
+"""Constraints, and the parts of an objective, from the keys of a run's TOML."""
 
 from __future__ import annotations
 
@@ -60,17 +60,37 @@ def from_config(
         kind, given.get("positive", POSITIVE), given.get("sharpness", SHARPNESS), classes
     )
     if "column" in allowed:
-        given["groups"] = _groups(kind, given.get("column"), train)
+        given["groups"] = _groups(f"constraint {kind!r}", given.get("column"), train)
     if KINDS[kind].labels:
         given["labels"] = train["y"]
     if KINDS[kind].per_client:
-        if client_sizes is None:
-            raise UserError(
-                f"constraint {kind!r} needs clients that hold rows of their own, but here they "
-                'hold columns: use data.split = "sample", or the constraint "loss"'
-            )
-        given["sizes"] = client_sizes
+        given["sizes"] = _sizes(f"constraint {kind!r}", client_sizes, 'the constraint "loss"')
     return MAKERS[kind](limit, **given)
+
+
+def parts_from_config(
+    objective: str,
+    column: str | None,
+    train: Mapping[str, np.ndarray],
+    client_sizes: tuple[int, ...] | None,
+) -> dict[str, Any]:
+    """What `worst_parts` needs to know of the clients or of the groups in `column`."""
+    what = f"objective {objective!r}"
+    if objective == "worst_client":
+        return {"sizes": _sizes(what, client_sizes, 'the objective "worst_group"')}
+    if objective == "worst_group":
+        return {"groups": _groups(what, column, train), "column": column}
+    return {}
+
+
+def _sizes(what: str, sizes: tuple[int, ...] | None, instead: str) -> tuple[int, ...]:
+    """The numbers of rows of the clients, which must hold rows of their own."""
+    if sizes is None:
+        raise UserError(
+            f"{what} needs clients that hold rows of their own, but here they hold columns: "
+            f'use data.split = "sample", or {instead}'
+        )
+    return sizes
 
 
 def _check_numbers(kind: str, positive: Any, sharpness: Any, classes: int) -> None:
@@ -83,12 +103,12 @@ def _check_numbers(kind: str, positive: Any, sharpness: Any, classes: int) -> No
         raise UserError(f"constraint {kind!r}: sharpness = {sharpness!r}: it must be a number")
 
 
-def _groups(kind: str, column: Any, train: Mapping[str, np.ndarray]) -> np.ndarray:
+def _groups(what: str, column: Any, train: Mapping[str, np.ndarray]) -> np.ndarray:
     """The values of the column whose groups are compared."""
     present = ", ".join(sorted(set(train) - {"x", "y"})) or "none"
     if not column:
         known = "" if present == "none" else f"; the data's are: {present}"
-        raise UserError(f"constraint {kind!r} needs column = <name>{known}")
+        raise UserError(f"{what} needs column = <name>{known}")
     if column not in train or column in ("x", "y"):
-        raise UserError(f"constraint {kind!r}: there is no column {column!r}; known: {present}")
+        raise UserError(f"{what}: there is no column {column!r}; known: {present}")
     return train[column]

@@ -11,9 +11,8 @@ __all__ = ["load_dataset", "share_out"]
 
 
 def load_dataset(config: Config) -> Dataset:
-    """The data that a config names, with the columns that its constraints ask for."""
+    """The data that a config names, with the columns that its problem asks for."""
     data, seed = config.data, config.run.seed
-    wanted = [entry.column for entry in config.problem.constraint if entry.column]
     return load(
         None if data.path else data.name,
         path=data.path or None,
@@ -21,7 +20,7 @@ def load_dataset(config: Config) -> Dataset:
         label=data.label or None,
         test_fraction=data.test_fraction,
         seed=seed,
-        keep=list(dict.fromkeys([*data.keep, *wanted])) if data.path else data.keep,
+        keep=list(dict.fromkeys([*data.keep, *config.problem.columns])) if data.path else data.keep,
     )
 
 

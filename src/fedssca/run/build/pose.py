@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows
-from fedssca.problem.constraints import Constraint, from_config
+from fedssca.problem.constraints import Constraint, from_config, parts_from_config
 from fedssca.problem.models import classifier, linear, mlp
 from fedssca.problem.problem import Problem
 from fedssca.run.schema import Config, ConstraintSettings
@@ -24,13 +24,15 @@ def problem_of(
 ) -> Problem:
     """The problem that a config names; `features`: for parties with these columns in any case."""
     blocks = clients.blocks if isinstance(clients, Columns) else None
+    posed, sizes = config.problem, clients.sizes if isinstance(clients, Rows) else None
     return classifier(
         model_of(config, dataset),
-        [c for entry in config.problem.constraint for c in _limits(entry, dataset, clients)],
-        objective=config.problem.objective,
-        l2=config.problem.l2,
+        [c for entry in posed.constraint for c in _limits(entry, dataset, clients, sizes)],
+        objective=posed.objective,
+        l2=posed.l2,
         features=blocks if features is None else features,
         seed=config.run.seed,
+        **parts_from_config(posed.objective, posed.column, clients.beside(), sizes),
     )
 
 
@@ -46,9 +48,11 @@ def model_of(config: Config, dataset: Dataset) -> Any:
 
 
 def _limits(
-    entry: ConstraintSettings, dataset: Dataset, clients: Rows | Columns
+    entry: ConstraintSettings,
+    dataset: Dataset,
+    clients: Rows | Columns,
+    sizes: tuple[int, ...] | None,
 ) -> list[Constraint]:
     options = {"positive": entry.positive, "column": entry.column, "sharpness": entry.sharpness}
     given = {name: value for name, value in options.items() if value is not None}
-    sizes = clients.sizes if isinstance(clients, Rows) else None
     return from_config(entry.kind, entry.limit, given, clients.beside(), dataset.classes, sizes)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from fedssca.problem.constraint_kinds import KINDS, POSITIVE, SHARPNESS, KindName, takes
+from fedssca.problem.constraint_kinds import (
+    KINDS,
+    POSITIVE,
+    SHARPNESS,
+    KindName,
+    ObjectiveName,
+    takes,
+)
 from fedssca.run.schema.types import MODEL, OneOrMore, Positive, Real, Whole, invalid, key
 
 __all__ = ["ConstraintSettings", "ProblemSettings"]
@@ -57,10 +62,14 @@ class ConstraintSettings:
 class ProblemSettings:
     """The objective and the limits."""
 
-    objective: Literal["loss", "norm"] = key(
-        "What is minimised: the mean loss plus l2 |w|^2 (loss), or |w|^2 alone (norm).",
+    objective: ObjectiveName = key(
+        "What is minimised: the mean loss (loss), the largest loss of a client (worst_client) or "
+        "of a group of rows (worst_group), each plus l2 |w|^2; or |w|^2 alone (norm).",
         default="loss",
         basic=True,
+    )
+    column: str | None = key(
+        "The column whose values are the groups of the objective worst_group.", default=None
     )
     l2: Real = key("The weight of |w|^2 beside the loss.", default=1e-5, ge=0)
     penalty: OneOrMore = key(
@@ -69,3 +78,34 @@ class ProblemSettings:
         default=1e5,
     )
     constraint: list[ConstraintSettings] = key("The limits, one table for each.", default=[])
+
+    @model_validator(mode="after")
+    def _has_its_groups(self) -> ProblemSettings:
+        """The objective worst_group has a column, and no other objective does."""
+        if self.objective == "worst_group" and not self.column:
+            raise invalid("the objective worst_group needs column = <name of a column>", "column")
+        if self.objective != "worst_group" and self.column:
+            raise invalid("only the objective worst_group takes a column", "column", self.column)
+        return self
+
+    @property
+    def limited(self) -> bool:
+        """There are constraints: those that are stated, or those of an epigraph variable."""
+        return bool(self.constraint) or self.per_client or bool(self.column)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns beside x and y that the objective and the limits use."""
+        named = [self.column, *(entry.column for entry in self.constraint)]
+        return list(dict.fromkeys(name for name in named if name))
+
+    @property
+    def counts(self) -> bool:
+        """Terms depend on how many rows have which label, or are in which group."""
+        return bool(self.column) or any(KINDS[entry.kind].counts for entry in self.constraint)
+
+    @property
+    def per_client(self) -> bool:
+        """Terms are about every single client that holds rows."""
+        kinds = [KINDS[entry.kind] for entry in self.constraint]
+        return self.objective == "worst_client" or any(kind.per_client for kind in kinds)

@@ -79,7 +79,7 @@ def tune_into(
     found = {
         "out": str(out),
         "objective": config.problem.objective,
-        "constrained": bool(config.problem.constraint),
+        "constrained": config.problem.limited,
         "seed": seed,
         "run_seed": config.run.seed,
         "trials_per_method": trials,

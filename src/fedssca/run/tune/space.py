@@ -83,7 +83,7 @@ RIVALS = ("primal-dual", "augmented", "penalty", "switching")
 
 def choose_methods(config: Config, names: Sequence[str] | None) -> tuple[list[str], list[str]]:
     """Return the methods to tune, and notes on those left out; a named method must fit."""
-    limits = bool(config.problem.constraint)
+    limits = config.problem.limited
     unfit = UNCONSTRAINED if limits else RIVALS
     why = "takes no constraints" if limits else "needs constraints, there are none"
     if names is None:

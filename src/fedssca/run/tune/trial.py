@@ -36,7 +36,8 @@ class Trial:
     violation: float | None = None
     """The largest F_m > 0 on the rows that trained; 0 if all limits are kept."""
     objective: float | None = None
-    """|w|^2 if that is the objective, otherwise the cost on the held-out rows."""
+    """|w|^2 if that is the objective; otherwise the cost, or the largest cost of a group, on the
+    held-out rows. Held-out rows belong to no client: worst_client is judged on training rows."""
     validation_cost: float | None = None
     validation_accuracy: float | None = None
     norm_sq: float | None = None
@@ -120,10 +121,11 @@ def carry_out(
 
 def _result(config: Config, dataset: Dataset, on_row: Callable[[Row], None] | None) -> Row:
     final = train(build(config, dataset), on_row=on_row).final
-    norm = config.problem.objective == "norm"
+    objective = config.problem.objective
+    judged = {"norm": "norm_sq", "loss": "test_cost"}.get(objective, "test_worst")
     return {
         "violation": max([0.0, *final["constraints"]]),
-        "objective": final["norm_sq" if norm else "test_cost"],
+        "objective": final[judged if judged in final else "train_worst"],
         "validation_cost": final["test_cost"],
         "validation_accuracy": final["test_accuracy"],
         "norm_sq": final["norm_sq"],
