@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from fedssca.evaluate.kkt import kkt_residual
 from fedssca.evaluate.traffic import traffic
 from fedssca.methods.schedule import power
 from fedssca.methods.ssca import ssca
-from fedssca.problem.constraints import loss_at_most
+from fedssca.problem.constraints import false_negative_rate_at_most, loss_at_most
 from fedssca.problem.custom import custom_problem
-from fedssca.problem.models import classifier, mlp
+from fedssca.problem.models import classifier, linear, mlp
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -147,3 +148,18 @@ def test_bytes_of_columns_by_hand(columns) -> None:
     # open: every h, the raw features, and int32 labels
     raw = 2 * h + 10 * 7 * 8 + 10 * 4
     assert traffic(p, Columns(columns, tuple(own), collection="open"), method) == (raw, down, 0)
+
+
+@pytest.mark.parametrize(("misses", "of"), [(21, 30), (13, 49)])
+def test_a_count_on_its_limit_keeps_it_in_single_precision(misses: int, of: int) -> None:
+    """The sum of the rows' weights N / `of` is rounded, and is above the limit without care."""
+    row = np.arange(500)
+    y = (row < of).astype(np.int32)
+    x = np.where(row < misses, -1.0, 2.0 * y - 1)[:, None].astype(np.float32)
+    with jax.enable_x64(False):
+        for limit, kept in ((misses / of, True), ((misses - 0.01) / of, False)):
+            p = classifier(linear(1, 2), false_negative_rate_at_most(limit, y))
+            look = evaluator_over(p, Rows({"x": x, "y": y}, (500,)), None)
+            found = look.row(jnp.array([0.0, 1.0]))
+            assert (found["constraints"][0] <= 0) == kept
+            assert found["train_fnr"] == pytest.approx(misses / of)

@@ -175,7 +175,11 @@ def evaluator_of(
         w = problem.extended(own)
         found = sums(w)
         means = jnp.asarray(found.terms) / total()
-        values = np.asarray(problem.values(means, jnp.asarray(float(w @ w))), float)
+        values = np.array(problem.values(means, jnp.asarray(float(w @ w))), float)
+        rounding = 4 * float(np.finfo(means.dtype).eps)
+        for m in problem.stepwise:
+            # A count that is exactly on its limit keeps it; the sum of its weights is rounded.
+            values[m + 1] = 0.0 if abs(values[m + 1]) <= rounding else values[m + 1]
         out: dict[str, Any] = {
             "objective": float(values[0]),
             "constraints": [float(value) for value in values[1:]],

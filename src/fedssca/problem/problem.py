@@ -85,6 +85,10 @@ class Problem:
     worst: tuple[int, ...] = ()
     """The m whose largest F_m is minimised, see `minimise_worst`. Then F_m stands for F_m - s, and
     s is a multiple of one plus the last entry of w."""
+    scores: Callable[[Array, Batch], Array] | None = None
+    """(flat w, batch) -> scores (B, L), also in the vertical form; None without scores."""
+    stepwise: tuple[int, ...] = ()
+    """The indices of the constraints (from 0) whose values may be counts of rows."""
 
     @property
     def dimension(self) -> int:

@@ -91,6 +91,8 @@ def assemble(
         names=tuple(constraint.name for constraint in constraints),
         measure=lambda w, batch: measures(scores(w, batch), batch),
         vertical=None if split is None else split(stacked, measures),
+        scores=scores,
+        stepwise=tuple(m for m, constraint in enumerate(constraints) if constraint.stepwise),
     )
     return minimise_worst(made, [part.name for part in parts], level) if parts else made
 

@@ -49,7 +49,7 @@ def minimise_worst(problem: Problem, names: Sequence[str], level: float = 1.0) -
     if not (np.isfinite(level) and level > 0):
         raise UserError(f"level = {level}: it must be a positive number")
     worst = [m for m, name in enumerate(problem.names, start=1) if name in names]
-    size, count = problem.dimension, problem.constraints + 1
+    size, count, scores = problem.dimension, problem.constraints + 1, problem.scores
     own = [m for m in range(count) if m == 0 or m in worst or problem.known[m]]
     others = [m for m in range(count) if m not in own]
     kept = np.flatnonzero(problem.combine[others].any(axis=0))
@@ -77,6 +77,7 @@ def minimise_worst(problem: Problem, names: Sequence[str], level: float = 1.0) -
         measure=lambda w, batch: problem.measure(w[:size], batch),
         vertical=_split(problem.vertical, size, lifted) if problem.vertical else None,
         worst=tuple(worst),
+        scores=None if scores is None else lambda w, batch: scores(w[:size], batch),
     )
 
 

@@ -28,6 +28,8 @@ class Constraint(NamedTuple):
     limit: float
     rates: Rates | None = None
     """The quantity to report under `name` on training and held-out data, as a sum of rates."""
+    stepwise: bool = False
+    """Whether the value may be a count of rows, which moves in steps when w moves."""
 
 
 def straight_through(hard: Array, proxy: Array) -> Array:
@@ -87,7 +89,9 @@ def custom(name: str, fn: ScoreTerm, limit: Limit) -> list[Constraint]:
         return [(1.0, values, jnp.ones_like(values))]
 
     return [
-        Constraint(side.name, {f"custom {name}": (side.sign, fn)}, side.limit, reported)
+        Constraint(
+            side.name, {f"custom {name}": (side.sign, fn)}, side.limit, reported, stepwise=True
+        )
         for side, reported in zip(sides(name, limit), (rates, None), strict=False)
     ]
 

@@ -51,7 +51,8 @@ def false_negative_rate_at_most(
         {1.0: own},
         {"y": labels},
     )
-    return [Constraint(name, {f"fnr[{positive}, {sharpness:g}]": (1.0, term)}, limit, rates)]
+    terms = {f"fnr[{positive}, {sharpness:g}]": (1.0, term)}
+    return [Constraint(name, terms, limit, rates, stepwise=True)]
 
 
 def false_positive_rate_at_most(
@@ -63,7 +64,8 @@ def false_positive_rate_at_most(
     term, rates = _rate(
         _event("fpr", positive, sharpness, proxy=jax.nn.softplus), {1.0: others}, {"y": labels}
     )
-    return [Constraint(name, {f"fpr[{positive}, {sharpness:g}]": (1.0, term)}, limit, rates)]
+    terms = {f"fpr[{positive}, {sharpness:g}]": (1.0, term)}
+    return [Constraint(name, terms, limit, rates, stepwise=True)]
 
 
 def recall_at_least(
@@ -98,7 +100,7 @@ def precision_at_least(
         return [(1.0, chosen * own(batch), chosen)]
 
     terms = {f"precision[{positive}, {sharpness:g}, {limit}]": (1.0, term)}
-    return [Constraint(name, terms, 0.0, rates)]
+    return [Constraint(name, terms, 0.0, rates, stepwise=True)]
 
 
 def parity_gap_at_most(
@@ -165,8 +167,8 @@ def _gap(
     name = f"{kind}_{column}" + (f"_{positive}" if positive != POSITIVE else "")
     terms = f"{kind}[{column}, {positive}, {sharpness:g}]"
     return [
-        Constraint(name, {terms: (1.0, term)}, limit, rates),
-        Constraint(f"{name}_lower", {terms: (-1.0, term)}, limit),
+        Constraint(name, {terms: (1.0, term)}, limit, rates, stepwise=True),
+        Constraint(f"{name}_lower", {terms: (-1.0, term)}, limit, stepwise=True),
     ]
 
 
