@@ -11,10 +11,12 @@ import pytest
 
 from fedssca.data.split import Rows
 from fedssca.evaluate.biases import biases
+from fedssca.problem.constraints import custom
 from fedssca.problem.custom import custom_problem
 from fedssca.problem.models import classifier, linear, mlp
 from fedssca.problem.problem import Array
 from fedssca.problem.scores import from_scores
+from fedssca.problem.worst import minimise_worst
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -43,6 +45,8 @@ def test_biases_of_the_ready_made_models() -> None:
     assert biases(classifier(linear(3, 2)), like) == [0]
     assert np.array_equal(biases(classifier(linear(3, 4)), like), [0, 1, 2, 3])
     assert biases(classifier(mlp(3, 4, 2)), like) is None
+    parts = [*custom("a", lambda s, _: s[:, 0], 0.0), *custom("b", lambda s, _: -s[:, 0], 0.0)]
+    assert biases(minimise_worst(classifier(linear(3, 2), parts), ["a", "b"]), like) == [0]
     assert biases(custom_problem(lambda w, batch: batch["x"] @ w, jnp.zeros(3)), like) is None
 
 
