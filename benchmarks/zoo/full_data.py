@@ -24,31 +24,47 @@ def rows_of(clients: Any) -> dict[str, Any]:
     }
 
 
-def full_data(problem: Any, clients: Any) -> Function:
-    """The functions of a problem; call it and use it inside `jax.enable_x64(True)`."""
-    rows = rows_of(clients)
-    limits = np.concatenate([[0.0], problem.limits])
+class FullData:
+    """The functions of a problem; make and use it inside `jax.enable_x64(True)`."""
 
-    @jax.jit
-    def both(w: Any) -> Any:
-        means, pull = jax.vjp(lambda w: problem.terms(w, rows).mean(axis=1), w)
-        return means, jax.lax.map(lambda v: pull(v)[0], jnp.eye(len(means)))
+    def __init__(self, problem: Any, clients: Any) -> None:
+        rows = rows_of(clients)
+        combine, known = jnp.asarray(problem.combine), jnp.asarray(problem.known)
+        limits = jnp.asarray(np.concatenate([[0.0], problem.limits]))
 
-    def at(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        means, slopes = (np.asarray(a) for a in both(jnp.asarray(w)))
-        values = problem.combine @ means + problem.known * (w @ w) - limits
-        return values, problem.combine @ slopes + 2 * problem.known[:, None] * w
+        def values(w: Any) -> Any:
+            means = problem.terms(w, rows).mean(axis=1)
+            return combine @ means + known * (w @ w) - limits
 
-    return remembered(at)
+        def lagrangian(w: Any, nu: Any, c: Any) -> Any:
+            f = values(w)
+            push = jnp.maximum(0, nu + c * f[1:])
+            return f[0] + jnp.sum((push**2 - nu**2) / (2 * c))
+
+        def both(w: Any) -> Any:
+            f, pull = jax.vjp(values, w)
+            return f, jax.lax.map(lambda v: pull(v)[0], jnp.eye(len(f)))
+
+        self._both = remembered(jax.jit(both))
+        self._lagrangian = jax.jit(jax.value_and_grad(lagrangian))
+
+    def __call__(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """F_0..F_M (limits subtracted) and their gradients, (M+1, d)."""
+        return self._both(w)
+
+    def lagrangian(self, w: np.ndarray, nu: np.ndarray, c: np.ndarray) -> tuple[float, np.ndarray]:
+        """F_0 + sum_m (max(0, nu_m + c_m F_m)^2 - nu_m^2) / (2 c_m), and its gradient."""
+        value, slope = self._lagrangian(w, nu, c)
+        return float(value), np.asarray(slope)
 
 
-def remembered(at: Function) -> Function:
-    """The same function; the last result is kept, because solvers ask for values and gradients."""
+def remembered(at: Callable[[np.ndarray], Any]) -> Function:
+    """The same function as numpy arrays; the last result is kept for solvers that ask twice."""
     last: list[Any] = [None, None]
 
     def again(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if last[0] is None or not np.array_equal(last[0], w):
-            last[:] = w.copy(), at(w)
+            last[:] = w.copy(), tuple(np.asarray(part) for part in at(w))
         return last[1]
 
     return again

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from full_data import Function, full_data, remembered, rows_of
+from full_data import FullData, remembered, rows_of
 from problems import Case
 from scipy.optimize import minimize, nnls
 from solvers import augmented, slsqp
@@ -61,15 +61,9 @@ class Search:
             self.best = value, w
         return value
 
-    def at(self, sharpness: float, change: float) -> Function:
+    def at(self, sharpness: float, change: float) -> Smooth:
         """The smooth problem with its bounds changed."""
-
-        def both(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            f, g = (np.array(a) for a in self.smooth(w, sharpness))
-            f[1:] -= self.bounds + change
-            return f, g
-
-        return remembered(both)
+        return Smooth(self, sharpness, change)
 
     def with_bias(self, w: np.ndarray) -> np.ndarray | None:
         """The best bias between two margins near the boundary that keeps the limits."""
@@ -87,6 +81,26 @@ class Search:
         return None if found is None else found[1]
 
 
+class Smooth:
+    """The values and gradients of a smooth problem, as `FullData` has them."""
+
+    def __init__(self, search: Search, sharpness: float, change: float) -> None:
+        def both(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            f, g = (np.array(a) for a in search.smooth(w, sharpness))
+            f[1:] -= search.bounds + change
+            return f, g
+
+        self._both = remembered(both)
+
+    def __call__(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._both(w)
+
+    def lagrangian(self, w: np.ndarray, nu: np.ndarray, c: np.ndarray) -> tuple[float, np.ndarray]:
+        f, g = self._both(w)
+        push = np.maximum(0, nu + c * f[1:])
+        return float(f[0] + np.sum((push**2 - nu**2) / (2 * c))), g[0] + push @ g[1:]
+
+
 def relaxations(search: Search, w: np.ndarray, sharpness: float, steps: int = 6) -> Any:
     """Bisect the change of the bounds such that the true limits are just kept.
 
@@ -96,7 +110,7 @@ def relaxations(search: Search, w: np.ndarray, sharpness: float, steps: int = 6)
     size = 0.05 * (np.abs(search.weights).sum(axis=1).max() + 1e-9)
     low, high, change = -size, size, 0.0
     for _ in range(steps):
-        w = augmented(search.at(sharpness, change), w, problem, outer=8, inner=200)
+        w = augmented(search.at(sharpness, change), w, problem, outer=8, inner=100)
         feasible = np.isfinite(search.value(w))
         point = w if search.counts.bias is None else search.with_bias(w)
         if point is not None and (feasible or search.counts.bias is not None):
@@ -198,7 +212,7 @@ def search(cases: list[Case]) -> dict[str, Any]:
         if linear and tried:
             hold(own, own.best[1], 60.0)
         value, w = own.best
-        f, _ = full_data(cases[0].problem, cases[0].clients)(w)
+        f, _ = FullData(cases[0].problem, cases[0].clients)(w)
         if abs(f[0] - value) > 1e-9 or f[1:].max() > 1e-9:
             raise RuntimeError("the search and the problem do not agree")
         return {

@@ -38,23 +38,18 @@ def slsqp(at: Function, start: np.ndarray, problem: Any) -> np.ndarray:
 
 
 def augmented(
-    at: Function, start: np.ndarray, problem: Any, outer: int = 12, inner: int = 400
+    at: Any, start: np.ndarray, problem: Any, outer: int = 10, inner: int = 300
 ) -> np.ndarray:
-    """L-BFGS on F_0 + sum_m (max(0, nu_m + c_m F_m)^2 - nu_m^2) / (2 c_m), nu and c updated."""
+    """L-BFGS on an augmented Lagrangian, `at.lagrangian`, whose nu and c are updated."""
     values, _ = at(start)
     sizes = scales(problem)
-    c = max(abs(values[0]), 1e-3) / sizes**2
+    c = max(abs(values[0]), 1e-3) / np.maximum(sizes, 0.1) ** 2
     nu, w, before = np.zeros(problem.constraints), start, np.full(problem.constraints, np.inf)
-
     for k in range(outer):
-
-        def lagrangian(w: np.ndarray, nu: np.ndarray = nu, c: np.ndarray = c) -> Any:
-            f, g = at(w)
-            push = np.maximum(0, nu + c * f[1:])
-            return f[0] + np.sum((push**2 - nu**2) / (2 * c)), g[0] + push @ g[1:]
-
-        options = {"maxiter": inner * (1 + (k == outer - 1)), "maxcor": 30, "ftol": 1e-13}
-        w = minimize(lagrangian, w, jac=True, method="L-BFGS-B", options=options).x
+        most, least = {0: (2 * inner, 1e-9), outer - 1: (5 * inner, 1e-13)}.get(k, (inner, 1e-10))
+        options = {"maxiter": most, "maxfun": 2 * most, "maxcor": 30, "ftol": least}
+        own = (nu, c)
+        w = minimize(at.lagrangian, w, own, jac=True, method="L-BFGS-B", options=options).x
         f = at(w)[0][1:]
         nu = np.maximum(0, nu + c * f)
         broken = np.maximum(f, 0) / sizes

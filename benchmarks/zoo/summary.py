@@ -143,7 +143,8 @@ def against_rivals(found: Runs, known: References) -> list[str]:
             compared += 1
             rival = min(others, key=lambda m: others[m])
             own, other = median_score(runs), others[rival]
-            size = max(abs(known[name].get("objective", other)), 1e-9)
+            best = known[name].get("objective", other)
+            size = max(abs(best), known[name].get("unit", 1e-9))
             if own <= other + AHEAD * size:
                 level += 1
             else:
@@ -188,7 +189,8 @@ def plot(records: Sequence[Record], names: Sequence[str], place: Path) -> Path:
             axis.axvline(bound, color="black", linewidth=0.8)
     axes[0].set_yticks(range(len(shown)), shown)
     axes[0].invert_yaxis()
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=9)
-    figure.supxlabel("hollow marks: a limit is broken", fontsize=9)
+    handles, labels = axes[0].get_legend_handles_labels()
+    title = "hollow marks: a limit is broken"
+    figure.legend(handles, labels, loc="outside lower center", ncols=9, title=title)
     figure.savefig(place, dpi=110)
     return place

@@ -29,11 +29,11 @@ def verdict(record: Record) -> str:
 
 
 def gap(record: Record, known: Known) -> float | None:
-    """(objective - reference) / |reference|."""
+    """(objective - reference) / |reference|, or / a unit of the problem if that is larger."""
     if "failed" in record or "objective" not in known:
         return None
     best = known["objective"]
-    return (record["objective"] - best) / max(abs(best), 1e-9)
+    return (record["objective"] - best) / max(abs(best), known.get("unit", 1e-9))
 
 
 def price_error(record: Record, known: Known) -> float | None:

@@ -52,12 +52,14 @@ class Case(NamedTuple):
     batch: int
     rounds: int
     search: str = "slsqp"
-    """How `reference.py` finds the optimum: "slsqp", "augmented" or "rates"."""
+    """How `reference.py` finds the optimum: "slsqp", "augmented", "rates", or "zero" if it is 0."""
     exact: bool = True
     """Whether the reference is the optimum; if not, it is the best that several starts found."""
     prices: bool = True
     """Whether the multipliers of the optimum are unique, so that prices can be compared."""
 
+    unit: float = 0.0
+    """Gaps are relative to the reference or to this number, whichever is larger."""
     units: Units = Units()
     """In which units settings of rivals are searched."""
     counts: Counts | None = None
