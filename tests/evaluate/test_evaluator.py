@@ -10,7 +10,6 @@ import pytest
 from fedssca.data.split import Columns, Rows
 from fedssca.evaluate import evaluator as metrics
 from fedssca.evaluate.evaluator import evaluator_over
-from fedssca.evaluate.kkt import kkt_residual
 from fedssca.evaluate.traffic import traffic
 from fedssca.methods.schedule import power
 from fedssca.methods.ssca import ssca
@@ -69,60 +68,6 @@ def test_parties_with_columns_are_evaluated_alike(columns) -> None:
     rows = evaluator_over(p, Rows(columns, (60,)), None).row(p.start)
     parties = Columns(columns, (np.arange(3), np.arange(3, 7)))
     assert evaluator_over(p, parties, None).row(p.start) == rows
-
-
-# KKT ---------------------------------------------------------------------------------------------
-
-
-def test_the_residual_is_zero_at_a_known_kkt_point() -> None:
-    """min |w|^2 s.t. mean (1 - x'w) <= 0 is solved by xbar / |xbar|^2 with 2 / |xbar|^2."""
-    x = np.random.default_rng(0).normal(size=(30, 4)) + 1
-    p = custom_problem(
-        lambda w, batch: 1 - (batch["x"] @ w)[None],
-        jnp.zeros(4),
-        limits=[0.0],
-        combine=[[0], [1]],
-        known=1.0,
-    )
-    look, mean = evaluator_over(p, Rows({"x": x}, (30,)), None), x.mean(axis=0)
-    at = lambda w: kkt_residual(look.gradients(w), np.array(look.row(w)["constraints"]))  # noqa: E731
-    residual, nu = at(jnp.asarray(mean / (mean @ mean)))
-    assert residual < 1e-12
-    np.testing.assert_allclose(nu, [2 / (mean @ mean)], rtol=1e-10)
-    for factor in (0.0, 0.9, 1.1):  # infeasible, infeasible, not optimal
-        assert at(jnp.asarray(factor * mean / (mean @ mean)))[0] > 0.01
-
-
-def test_multipliers_of_active_constraints_are_found_and_idle_ones_are_zero() -> None:
-    rng = np.random.default_rng(1)
-    others = rng.normal(size=(3, 6))
-    gradients = np.concatenate([[-(1.0 * others[0] + 2.5 * others[1])], others])
-    residual, nu = kkt_residual(gradients, np.array([0.0, 0.0, -3.0]))
-    assert residual < 1e-12
-    np.testing.assert_allclose(nu, [1.0, 2.5, 0.0], atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("objective", "value", "least"),
-    [
-        ([1.0, 0.0], 0.0, 0.9),  # the multiplier would have to be negative
-        ([-1.0, 1.0], 0.0, 0.7),  # not along the constraint
-        ([-1.0, 0.0], 0.5, 0.5),  # violated by a half
-        ([-1.0, 0.0], -2.0, 0.1),  # the constraint is idle
-        ([0.0, 0.0], 0.25, 0.25),
-    ],
-)
-def test_the_residual_is_positive_elsewhere(objective, value: float, least: float) -> None:
-    residual, nu = kkt_residual(np.array([objective, [1.0, 0.0]]), np.array([value]))
-    assert residual >= least - 1e-12
-    assert (nu >= 0).all()
-
-
-def test_without_constraints_it_is_the_gradient() -> None:
-    residual, nu = kkt_residual(np.array([[0.3, 0.4]]), np.zeros(0))
-    assert residual == pytest.approx(0.5)
-    assert nu.shape == (0,)
-    assert kkt_residual(np.array([[30.0, 40.0]]), np.zeros(0))[0] == pytest.approx(1.0)
 
 
 # Bytes -------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def test_empty_text_is_the_contract_defaults() -> None:
         1e5,
     )
     assert config.algorithm.rounds == 1000
-    assert config.algorithm.multipliers == "steered"
+    assert config.algorithm.multipliers is None  # chosen by the run
     open_ = (config.algorithm.rho, config.algorithm.gamma, config.algorithm.tau)
     assert open_ == (None, None, None)  # found by probing
     assert (config.run.seed, config.run.evaluate_every, config.run.checkpoint_every) == (0, 10, 100)

@@ -73,12 +73,14 @@ def certificate_table(name: str, certificate: Row) -> Table:
             f"{entry['limit']:g}",
             f"{entry['margin']:.2g}",
             "-" if held is None else f"{held:.4f}",
-            f"{entry['multiplier']:.4g}",
-            f"{entry['relaxing_by_0.01_buys']:.3g}",
+            "withheld" if entry["multiplier"] is None else f"{entry['multiplier']:.4g}",
+            "-" if entry["multiplier"] is None else f"{entry['relaxing_by_0.01_buys']:.3g}",
         )
     more = len(certificate["constraints"]) - MOST
-    table.caption = f"KKT residual {certificate['kkt_residual']:.2g} (0: nothing left to gain)" + (
-        f"; {more} more constraints in result.json" if more > 0 else ""
+    converged = "converged" if certificate["converged"] else "not converged"
+    table.caption = (
+        f"{converged}: KKT residual {certificate['kkt_residual']:.2g} (0: nothing left to gain)"
+        + (f"; {more} more constraints in result.json" if more > 0 else "")
     )
     table.caption_justify = "left"
     return table

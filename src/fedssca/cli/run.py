@@ -109,7 +109,9 @@ def without_constraints(config: Config) -> Config:
     problem = dataclasses.replace(config.problem, objective="loss", column=None, constraint=[])
     algorithm = config.algorithm
     if algorithm.probes:  # step sizes that were calibrated for the constraints do not fit
-        algorithm = dataclasses.replace(algorithm, tau=None, opening=None, probes=0)
+        algorithm = dataclasses.replace(
+            algorithm, multipliers=None, tau=None, opening=None, balance=None, probes=0
+        )
     return dataclasses.replace(config, problem=problem, algorithm=algorithm)
 
 

@@ -1,9 +1,8 @@
-"""Does the model keep its limits? Which model to return, the certificate, and notes on failures.
+"""Does the model keep its limits? Which model to return, the proof, and what to say when it fails.
 
-Evaluated rounds are checked on the full training data, and the best feasible point is kept. At the
-end a line search, which needs forward passes only, improves the objective within the limits: from
-the best feasible point towards the last one, and from there along the negative gradient of the
-objective.
+Evaluated rounds are judged on the full training data. The best feasible point seen is kept; at the
+end a forward-only search along two lines spends what room is left (or wins back what is missing):
+from the best feasible point towards the last one, and from there down the objective.
 """
 
 from __future__ import annotations
@@ -16,10 +15,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.evaluate.evaluator import Evaluator
-from fedssca.evaluate.kkt import kkt_residual
+from fedssca.evaluate.kkt import CONVERGED, judge_prices, more_rounds, optimality
 from fedssca.problem.problem import Array, Problem
 
-__all__ = ["BestPoints", "certify", "early", "explain", "feasible", "refine", "restore"]
+__all__ = [
+    "BestPoints",
+    "certify",
+    "early",
+    "explain",
+    "feasible",
+    "no_better_than_constant",
+    "refine",
+    "restore",
+    "unfinished",
+]
 
 Row = dict[str, Any]
 TRIALS = 10
@@ -28,7 +37,7 @@ TRIALS = 10
 
 @dataclass
 class BestPoints:
-    """The best and the last feasible point among the evaluated ones."""
+    """Remembers the best and the last feasible point among the evaluated ones."""
 
     best: tuple[Array, Row] | None = None
     last: tuple[Array, Row] | None = None
@@ -89,10 +98,10 @@ def refine(evaluator: Evaluator, points: BestPoints, last: Array) -> tuple[Array
 
 
 def restore(evaluator: Evaluator, points: BestPoints, last: Array, row: Row) -> int:
-    """Repair a small violation by one step of at most 2 % of |w| down the broken constraints.
+    """A near miss: one step of at most 2 % of |w| down the broken constraints, by forward passes.
 
-    If that is not enough, or if only an early, hardly trained point was feasible, the step may be
-    ten times as long. Returns the number of forward passes; feasible points are added to `points`.
+    If that does not do, or only an early point was feasible, hardly trained, the step may be ten
+    times as long. Returns the passes spent; a point that is feasible is shown to the points.
     """
     slopes = evaluator.gradients(last)[1:]
     broken = np.array(row["constraints"]) > 0
@@ -112,7 +121,7 @@ def restore(evaluator: Evaluator, points: BestPoints, last: Array, row: Row) -> 
                 high = share
             elif high is not None:
                 low = share
-            # First shorter steps, because far out the value may rise again; then the shortest one.
+            # First shorter and shorter, far out the line may rise again; then as short as will do.
             share = share / 2 if high is None else (low + high) / 2
         passes += TRIALS
         if high is not None:
@@ -127,18 +136,29 @@ def certify(
     row: Row,
     slack: Sequence[float],
     multipliers: Sequence[float],
+    solved: Sequence[float] | None = None,
+    rounds: int = 0,
+    began: float | None = None,
 ) -> Row:
-    """Value, limit, margin and price of every constraint at w, and the KKT residual.
+    """Value, limit, margin and price of every constraint at w, the KKT residual, and a verdict.
 
     The multiplier is the price of a limit: relaxing it by 0.01 would lower the objective by about
-    0.01 times that. It is the algorithm's own; where that keeps none, the one that fits the
-    gradients at w best.
+    0.01 times that. It is what fits the gradients at w best where that fits well, else the method's
+    own if the two agree, else None: `prices` then says why. `solved` are the multipliers of the
+    last quadratic problem on all rows. `converged` is feasible with a small residual; where it is
+    not, `more_rounds` is a rough number of rounds that would do after the `rounds` of this run.
+    `began` is F_0(w(1)).
     """
     values = np.array(row["constraints"], float)
-    residual, fitted = kkt_residual(evaluator.gradients(w), values)
-    prices = np.asarray(multipliers) if np.any(multipliers) else fitted
+    away = float(jnp.linalg.norm(w - problem.start))
+    length = max(float(jnp.linalg.norm(w)), away)
+    objective = float(row["objective"])
+    scale = max(abs(objective), 0.1 * abs(objective - (objective if began is None else began)))
+    found = optimality(evaluator.gradients(w), scale, values, length)
+    prices, why = judge_prices(found, multipliers, solved)
     entries = []
     for m, name in enumerate(problem.names):
+        price = prices[m]
         entries.append(
             {
                 "name": name,
@@ -146,8 +166,11 @@ def certify(
                 "limit": float(problem.limits[m]),
                 "margin": float(-values[m]),
                 "feasible": bool(values[m] <= 0),
-                "multiplier": float(prices[m]),
-                "relaxing_by_0.01_buys": float(0.01 * prices[m]),
+                "active": bool(found.active[m]),
+                "multiplier": price,
+                "fitted": float(found.fitted[m]),
+                "method": float(multipliers[m]),
+                "relaxing_by_0.01_buys": None if price is None else 0.01 * price,
                 "slack": float(slack[m]),
                 **{
                     f"{part}_rate": row[f"{part}_{name}"]
@@ -156,7 +179,15 @@ def certify(
                 },
             }
         )
-    return {"feasible": feasible(row), "kkt_residual": residual, "constraints": entries}
+    converged = feasible(row) and found.residual <= CONVERGED
+    return {
+        "feasible": feasible(row),
+        "kkt_residual": found.residual,
+        "converged": converged,
+        "more_rounds": 0 if converged else more_rounds(found.residual, rounds),
+        "prices": why,
+        "constraints": entries,
+    }
 
 
 def explain(problem: Problem, rows: Sequence[Row], least: Row) -> list[str]:
@@ -169,19 +200,22 @@ def explain(problem: Problem, rows: Sequence[Row], least: Row) -> list[str]:
     for m in broken:
         limit, now = problem.limits[m], least["constraints"][m]
         text = f"{problem.names[m]}: {now + limit:.4g} is over its limit {limit:.4g} by {now:.4g}"
-        floor, needed = _outlook(rounds, history[:, m])
+        outlook = _outlook(rounds, history[:, m])
         if m in alone:
             text += "; it was kept at times, but never together with the other limits"
-        elif floor is None:
+        elif outlook is None:
             text += "; too few rounds were evaluated to say what is attainable: train longer"
-        elif needed is not None:
-            text += f"; it is still falling: about {needed:,} rounds or more would do"
-        elif floor < history[:, m].min():
-            text += (
-                f"; it falls slowly: {floor + limit:.4g} looks attainable in ten times the rounds"
-            )
+        elif outlook[2] is not None:
+            text += f"; it is still falling: about {outlook[2]:,} rounds or more would do"
         else:
-            text += f"; it has levelled off: {floor + limit:.4g} looks attainable here"
+            low, high = outlook[0] + limit, min(outlook[1], now) + limit
+            if high - low <= 0.005 * abs(now):
+                text += f"; it has levelled off: {high:.4g} looks attainable here"
+            else:
+                text += (
+                    f"; it falls slowly: between {low:.4g} and {high:.4g} looks attainable in ten "
+                    "times the rounds"
+                )
         lines.append(text)
     if alone and problem.constraints > 1:
         names = ", ".join(problem.names)
@@ -189,21 +223,47 @@ def explain(problem: Problem, rows: Sequence[Row], least: Row) -> list[str]:
     return lines
 
 
-def _outlook(rounds: np.ndarray, values: np.ndarray) -> tuple[float | None, int | None]:
-    """The level that seems attainable, and the rounds after which the limit is met (None: never).
+def _outlook(rounds: np.ndarray, values: np.ndarray) -> tuple[float, float, int | None] | None:
+    """The range of what seems attainable, and the rounds after which the limit is met, if any.
 
-    A straight line in log t through the second half of the curve, trusted up to ten times its
-    length: learning curves bend, so more would be a guess. Both None: too few points for a line.
+    Two curves, a + b / t and a + b / sqrt(t), through the second half of the measured one: learning
+    curves lie between them. Nothing above the lowest value reached is promised, and nothing
+    beyond ten times the length of the run. None: too few points.
     """
     late = rounds >= max(rounds[-1] / 2, 1)
     if late.sum() < 3:
-        return None, None
-    floor = float(values[late].min())
-    slope, offset = np.polyfit(np.log(rounds[late]), values[late], 1)
-    if slope >= 0:
-        return floor, None
-    meets = float(np.exp(min(-offset / slope, 50.0)))
-    attainable = min(floor, float(offset + slope * np.log(10 * rounds[-1])))
-    if meets > 10 * rounds[-1]:
-        return attainable, None
-    return attainable, int(np.ceil(max(meets, rounds[-1]) * 1.2 / 100) * 100)
+        return None
+    reached, ends, meets = float(values.min()), [], []
+    for power in (1.0, 0.5):
+        slope, level = np.polyfit(rounds[late] ** -power, values[late], 1)
+        ends.append(min(float(level + max(slope, 0) * (10 * rounds[-1]) ** -power), reached))
+        if slope > 0 > level:
+            meets.append(float((slope / -level) ** (1 / power)))
+    slow = max(meets) if len(meets) == 2 else np.inf
+    if slow > 10 * rounds[-1]:
+        return min(ends), reached, None
+    return min(ends), reached, int(np.ceil(max(slow, rounds[-1]) * 1.2 / 100) * 100)
+
+
+def unfinished(certificate: Row, rows: Sequence[Row]) -> list[str]:
+    """What is to be said of a model that is feasible but not finished, and of doubtful prices."""
+    if not certificate["feasible"]:
+        return []
+    lines = [certificate["prices"]] if certificate["prices"] else []
+    if certificate["converged"] or len(rows) < 2:
+        return lines
+    return [
+        f"training is not finished (KKT residual {certificate['kkt_residual']:.2g}, finished "
+        f"below {CONVERGED:g}): about {certificate['more_rounds']:,} more rounds",
+        *lines,
+    ]
+
+
+def no_better_than_constant(constant: float | None, row: Row) -> list[str]:
+    """A classifier whose loss is that of predicting the classes' shares has learnt nothing."""
+    if constant is None or "train_cost" not in row or row["train_cost"] < 0.99 * constant:
+        return []
+    return [
+        f"the model's training loss {row['train_cost']:.4g} is no better than that of a constant "
+        f"prediction, {constant:.4g}"
+    ]

@@ -36,6 +36,8 @@ class Evaluator(NamedTuple):
     """The same passes, compiled once, over other training rows of the same shape."""
     losses: Callable[[Array], list[float | None]] | None = None
     """w -> the mean cost over each client's own rows; None where it must stay unknown."""
+    constant: float | None = None
+    """The loss of predicting the same class shares for every row; None where it is unknown."""
 
 
 def evaluator_over(
@@ -45,7 +47,9 @@ def evaluator_over(
     passes = full_passes(problem)
     held = held_out(test)
 
-    def on(own: Batch, total: int, count: int) -> Evaluator:
+    def on(own: Batch, rows: Rows | Columns) -> Evaluator:
+        total = rows.total
+
         def sums(w: Array) -> EvaluatedSums:
             means, rates = passes.sums(w, own)
             return EvaluatedSums(means, rates, None if held is None else passes.sums(w, held)[1])
@@ -54,12 +58,21 @@ def evaluator_over(
             problem, train, lambda: total, sums, lambda w: passes.jacobian(w, own)
         )
         return evaluator._replace(
-            over=lambda other: on(training(other), other.total, other.count),
-            losses=(lambda w: client_losses(problem, w, own, count)) if by_rows else None,
+            over=lambda other: on(training(other), other),
+            losses=(lambda w: client_losses(problem, w, own, rows.count)) if by_rows else None,
+            constant=constant_loss(rows.columns.get("y")),
         )
 
     by_rows = isinstance(train, Rows)
-    return on(training(train), train.total, train.count)
+    return on(training(train), train)
+
+
+def constant_loss(labels: Any) -> float | None:
+    """-sum_l p_l log p_l, where p_l is the share of class l: the best loss without features."""
+    if labels is None or np.ndim(labels) != 1 or np.asarray(labels).dtype.kind not in "iu":
+        return None
+    share = np.unique(np.asarray(labels), return_counts=True)[1] / len(labels)
+    return float(-(share * np.log(share)).sum())
 
 
 def client_losses(problem: Problem, w: Array, rows: Batch, count: int) -> list[float | None]:

@@ -34,6 +34,8 @@ class State(NamedTuple):
     """What the method itself remembers: running averages, the penalty stage, and the like."""
     slack: Array
     multipliers: Array
+    pace: Array
+    """The factor of every step: 1, or less after training diverged and went back."""
 
 
 @partial(
@@ -109,7 +111,7 @@ class Algorithm(NamedTuple):
 def start(problem: Problem, w: Array, memory: Any) -> State:
     """The state before round 1."""
     none = jnp.zeros(problem.constraints, w.dtype)
-    return State(jnp.zeros((), jnp.int32), w, memory, none, none)
+    return State(jnp.zeros((), jnp.int32), w, memory, none, none, jnp.ones((), w.dtype))
 
 
 def publish(state: State) -> Request:

@@ -28,11 +28,13 @@ RHO, GAMMA, RISE, COOL = 0.15, 0.1, 20, 0.8
 which it falls."""
 REACH = 8.0
 """Curvature times the length of an averaged step. Above 25 the iteration is unstable."""
-QUIET = 0.3
+QUIET = 1 / 6
 """Steps shorten when |gradient|^2 / noise falls below 1 / QUIET."""
 CLOSE, APART = 0.01, 0.3
 """The distance from w(1) at which curvature is measured, as a multiple of |w(1)|, without and with
 privacy noise."""
+MOVED = 0.03
+"""Probes from w(1) = 0, which has no length, go so far that gradients change by this share."""
 LEAST = 0.3
 """Curvature counts at least this many times what noise alone would produce."""
 STRIDE = 0.3
@@ -41,12 +43,14 @@ starts at a small w(1), grows several times over during training."""
 
 
 class StepSizes(NamedTuple):
-    """rho, gamma, one tau for each F_m, and the first multipliers."""
+    """rho, gamma, one tau for each F_m, the first multipliers, and the gradients' ratios."""
 
     rho: Schedule
     gamma: Schedule
     tau: tuple[float, ...]
     opening: tuple[float, ...] = ()
+    balance: tuple[float, ...] = ()
+    """|grad F_0| / |grad F_m| at the start: the multipliers at which the gradients are equal."""
 
 
 class Probe(NamedTuple):
@@ -59,6 +63,8 @@ class Probe(NamedTuple):
     snr: Array
     values: Array
     """F_1..F_M at w(1) on the first batch."""
+    width: Array
+    """The distance of the next probe from w(1)."""
 
 
 def step_sizes(
@@ -68,20 +74,24 @@ def step_sizes(
     rho: float = RHO,
     gamma: float = GAMMA,
     span: float = float("inf"),
+    lengths: np.ndarray | None = None,
 ) -> StepSizes:
     """tau_m such that an averaged step has length REACH / curvature_m, or less in heavy noise.
 
     `span` is curvature |w(1)| / |gradient|: no averaged step is longer than STRIDE |w(1)|.
 
     A term that is flat at the start (a rate, where all scores are equal) does not stay flat, so
-    every curvature counts at least half of the largest.
+    every curvature counts at least half of the largest, relative to the `lengths` of the gradients.
 
     One gradient g moves w by gamma rho / (2 tau) g in its own round, and by beta times as much in
     every later one, beta = (1 - rho)(1 - gamma): by gamma rho / (2 tau (1 - beta)) g in all.
     """
     reach = min(REACH, STRIDE * span) * min(1.0, QUIET * snr)
     share = gamma * rho / (1 - (1 - rho) * (1 - gamma))
-    tau = np.maximum(curvature, 0.5 * curvature.max(initial=1e-6)) * share / (2 * reach)
+    unit = np.ones_like(curvature) if lengths is None else np.asarray(lengths, float)
+    steep = float((curvature[unit > 0] / unit[unit > 0]).max(initial=0.0))
+    least = 1e-6 * curvature.max(initial=1.0 if lengths is None else 0.0) or 1e-6
+    tau = np.maximum(np.maximum(curvature, 0.5 * steep * unit), least) * share / (2 * reach)
     return StepSizes(
         Schedule(rho, warm=True),
         Schedule(gamma, rise=min(RISE, 1 + horizon // 20), cool=COOL, horizon=horizon),
@@ -120,8 +130,19 @@ def calibrate(
         opposites(problem)[1],
         norm_objective=not problem.combine[0].any(),
     )
-    found_steps = step_sizes(curvature, snr, horizon, rho, gamma, _span(found, problem.start))
-    return found_steps._replace(opening=tuple(float(f"{nu:.3g}") for nu in np.asarray(first)))
+    span = _span(found, problem.start)
+    found_steps = step_sizes(curvature, snr, horizon, rho, gamma, span, _lengths(found))
+    return found_steps._replace(
+        opening=tuple(float(f"{nu:.3g}") for nu in np.asarray(first)),
+        balance=_balance(np.linalg.norm(slopes, axis=1)),
+    )
+
+
+def _balance(lengths: np.ndarray) -> tuple[float, ...]:
+    """|grad F_0| / |grad F_m|, in which a gradient of length 0 counts as the longest."""
+    floor = 1e-6 * lengths.max(initial=0.0)
+    known = np.where(lengths > floor, lengths, lengths.max(initial=0.0) or 1.0)
+    return tuple(float(f"{known[0] / length:.3g}") for length in known[1:])
 
 
 def probe(problem: Problem, batch: int, apart: float = CLOSE) -> Algorithm:
@@ -134,15 +155,19 @@ def probe(problem: Problem, batch: int, apart: float = CLOSE) -> Algorithm:
     def init(w: Array) -> State:
         rows = jnp.zeros((len(combine), w.size), w.dtype)
         nothing = jnp.zeros(len(combine), w.dtype)
-        found = Probe(jnp.zeros_like(w), rows, nothing, jnp.ones((), w.dtype), nothing[1:])
+        found = Probe(
+            jnp.zeros_like(w),
+            rows,
+            nothing,
+            jnp.ones((), w.dtype),
+            nothing[1:],
+            _width(w, apart).astype(w.dtype),
+        )
         return start(problem, w, found)
-
-    def width(w: Array) -> Array:
-        return _width(w, apart)
 
     def request(state: State) -> Request:
         inner = (state.round > 0) & (state.round < PROBES - 1)
-        away = jnp.where(inner, width(state.w), 0).astype(state.w.dtype)
+        away = jnp.where(inner, state.memory.width, 0).astype(state.w.dtype)
         batch_number = jnp.where(state.round == PROBES - 1, -1, 0).astype(jnp.int32)
         return Request(batch_number, state.w + away * state.memory.direction)
 
@@ -153,7 +178,7 @@ def probe(problem: Problem, batch: int, apart: float = CLOSE) -> Algorithm:
         found: Probe = state.memory
         rows = jnp.asarray(combine, state.w.dtype) @ total.vectors["gradient"]
         first, last = state.round == 0, state.round == PROBES - 1
-        bends = (rows - found.base) / width(state.w)
+        bends = (rows - found.base) / found.width
         lengths = jnp.linalg.norm(bends, axis=1)
         summed, difference = _blend(rows, rows), _blend(rows - found.base, found.base)
         signal = jnp.sum(jnp.square(_blend(found.base, found.base)))
@@ -161,6 +186,10 @@ def probe(problem: Problem, batch: int, apart: float = CLOSE) -> Algorithm:
         direction = jnp.where(first, summed, _blend(bends, bends))
         direction = direction / jnp.maximum(jnp.linalg.norm(direction), 1e-30)
         probing = ~first & ~last
+        grown = jnp.linalg.norm(rows - found.base, axis=1)
+        share = jnp.max(grown / jnp.maximum(jnp.linalg.norm(found.base, axis=1), 1e-30))
+        fit = found.width * jnp.clip(MOVED / jnp.maximum(share, 1e-30), 1e-6, 1e6)
+        adapt = probing & (apart == CLOSE) & ~jnp.any(state.w)
         return state._replace(
             round=state.round + 1,
             memory=Probe(
@@ -169,6 +198,7 @@ def probe(problem: Problem, batch: int, apart: float = CLOSE) -> Algorithm:
                 jnp.where(probing, lengths, found.curvature),
                 jnp.where(last, snr, found.snr),
                 jnp.where(first, problem.measured(total.scalars, state.w), found.values),
+                jnp.where(adapt, fit, found.width),
             ),
         )
 
@@ -176,7 +206,8 @@ def probe(problem: Problem, batch: int, apart: float = CLOSE) -> Algorithm:
 
 
 def _width(w: Array, apart: float) -> Array:
-    return apart * jnp.maximum(jnp.linalg.norm(w), 1)
+    length = jnp.linalg.norm(w)
+    return apart * jnp.where(length > 0, length, 1)
 
 
 def _denoised(problem: Problem, measured: Array, noise: float) -> Array:
@@ -191,6 +222,11 @@ def _span(found: Probe, w: Array) -> float:
     slope, bend = np.asarray(jnp.linalg.norm(found.base, axis=1)), np.asarray(found.curvature)
     known, length = slope > 0, float(jnp.linalg.norm(w))
     return float((bend[known] / slope[known]).max()) * length if length and known.any() else np.inf
+
+
+def _lengths(found: Probe) -> np.ndarray:
+    """|gradient| of the sampled parts of F_0..F_M at w(1)."""
+    return np.linalg.norm(np.asarray(found.base, float), axis=1)
 
 
 def _blend(rows: Array, measure: Array) -> Array:

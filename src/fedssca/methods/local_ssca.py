@@ -112,13 +112,14 @@ def local_ssca(
         measured = problem.measured(total.scalars, w)
         return State(
             round=asked.round,
-            w=w + moved,
+            w=w + state.pace * moved,
             memory=SteeredMemory(
                 rw * w + rb * b + rg * ghat,
                 course.step(state.memory.course, asked.round, measured),
             ),
             slack=jnp.maximum(measured, 0),
             multipliers=asked.weights[1:] / asked.weights[0],
+            pace=state.pace,
         )
 
     init = opened(problem, course, opening)

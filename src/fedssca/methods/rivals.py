@@ -183,9 +183,10 @@ def _descent(
         slopes = combine @ total.vectors["gradient"] + 2 * known[:, None] * w
         values = problem.measured(total.scalars, w)
         a, multipliers = weigh(DescentRound(t, values, slopes, state.multipliers, given))
-        v, lr = momentum * v + a @ slopes, rate(t).astype(w.dtype)
+        v, lr = momentum * v + a @ slopes, rate(t).astype(w.dtype) * state.pace
         slack = jnp.maximum(values, 0)
-        return State(t, w - lr * v, DescentMemory(v, given + lr * a), slack, multipliers)
+        memory = DescentMemory(v, given + lr * a)
+        return State(t, w - lr * v, memory, slack, multipliers, state.pace)
 
     return Algorithm(name, batch, 1, init, publish, reply, update)
 

@@ -70,7 +70,8 @@ def sgd(
         return Message((), {"change": share * (w - request.w)})
 
     def update(state: State, total: Message) -> State:
-        return state._replace(round=state.round + 1, w=state.w + total.vectors["change"])
+        moved = state.pace * total.vectors["change"]
+        return state._replace(round=state.round + 1, w=state.w + moved)
 
     return Algorithm(
         "momentum" if momentum else "sgd",

@@ -64,7 +64,7 @@ def ssca(
 
     def update(state: State, total: Message) -> State:
         w, t = state.w, state.round + 1
-        rho_t, gamma_t = rho(t).astype(w.dtype), gamma(t).astype(w.dtype)
+        rho_t, gamma_t = rho(t).astype(w.dtype), gamma(t).astype(w.dtype) * state.pace
         average = jax.tree.map(
             lambda old, new: (1 - rho_t) * old + rho_t * new,
             state.memory.average,
@@ -79,6 +79,7 @@ def ssca(
             memory=SscaMemory(average, dual),
             slack=best.slack,
             multipliers=best.multipliers,
+            pace=state.pace,
         )
 
     return Algorithm("ssca", batch, 1, init, publish, reply, update)

@@ -92,7 +92,7 @@ def steered_ssca(
 
     def update(state: State, total: Message) -> State:
         w, t, a = state.w, state.round + 1, request(state).weights
-        rho_t, gamma_t = rho(t).astype(w.dtype), gamma(t).astype(w.dtype)
+        rho_t, gamma_t = rho(t).astype(w.dtype), gamma(t).astype(w.dtype) * state.pace
         bend = a @ jnp.asarray(taus * combine.any(axis=1), w.dtype)
         fresh = total.vectors["gradient"] - 2 * bend * w
         average = (1 - rho_t) * state.memory.average + rho_t * fresh
@@ -104,6 +104,7 @@ def steered_ssca(
             memory=SteeredMemory(average, course.step(state.memory.course, t, measured)),
             slack=jnp.maximum(measured, 0),
             multipliers=a[1:] / a[0],
+            pace=state.pace,
         )
 
     init = opened(problem, course, opening)

@@ -40,11 +40,20 @@ def one_round(algorithm: Algorithm, parties: Parties, state: State) -> State:
 
 
 def run(
-    runtime: Runtime, state: State, stops: Iterable[int], observe: Callable[[State], bool | None]
+    runtime: Runtime,
+    state: State,
+    stops: Iterable[int],
+    observe: Callable[[State], State | bool | None],
 ) -> State:
-    """Rounds up to each of `stops` in turn; `observe` sees the state there and may end the run."""
+    """Rounds up to each of `stops` in turn; `observe` sees the state there.
+
+    It may end the run (True), or give another state to go on from.
+    """
     for stop in stops:
         state = runtime.advance(state, stop)
-        if observe(state):
+        verdict = observe(state)
+        if isinstance(verdict, State):
+            state = verdict
+        elif verdict:
             break
     return state

@@ -112,6 +112,7 @@ def carry_out(
         | {
             "feasible": result.feasible,
             "kkt_residual": result.kkt_residual,
+            "converged": result.converged,
             "certificate": result.certificate,
             "notes": result.notes,
             "last": result.rows[-1],

@@ -70,7 +70,8 @@ def _summary(result: Result) -> str:
     said = {"train_cost": "training cost", "test_accuracy": "test accuracy", "norm_sq": "|w|²"}
     numbers = [f"{label} {row[key]:.4g}" for key, label in said.items() if key in row]
     verdict = f"<b>{kept} of {count} limits kept</b> on the full training data; " if count else ""
-    return f"{verdict}{', '.join(numbers)}, after {row['round'] + 1} rounds"
+    done = "converged" if result.converged else "not converged"
+    return f"{verdict}{', '.join(numbers)}, {done} after {row['round'] + 1} rounds"
 
 
 def _table(entries: list[dict[str, Any]]) -> str:
@@ -81,7 +82,7 @@ def _table(entries: list[dict[str, Any]]) -> str:
             f"{entry['limit']:g}",
             f"{entry['margin']:.2g}",
             "-" if held is None else f"{held:.4f}",
-            f"{entry['multiplier']:.4g}",
+            "withheld" if entry["multiplier"] is None else f"{entry['multiplier']:.4g}",
         )
         return f"<tr><th>{escape(entry['name'])}</th>{''.join(f'<td>{n}</td>' for n in numbers)}"
 

@@ -12,26 +12,31 @@ import numpy as np
 
 from fedssca.data.split import Columns, Rows
 from fedssca.data.stream import Streams
-from fedssca.errors import Diverged, UserError
+from fedssca.errors import UserError
 from fedssca.evaluate.certificate import (
     BestPoints,
     certify,
     early,
     explain,
     feasible,
+    no_better_than_constant,
     refine,
     restore,
+    unfinished,
 )
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over, state_row
+from fedssca.evaluate.finish import finish
 from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.calibrate import probe
+from fedssca.methods.participation import cohort_of
 from fedssca.privacy.noise.messages import MessageNoise, simulated
 from fedssca.problem.problem import Params, Problem
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.loop import Runtime, run
 from fedssca.rounds.perturb import Perturbation
 from fedssca.rounds.streaming import Streaming
+from fedssca.run.safeguard import Safeguard
 
 if TYPE_CHECKING:
     import pandas
@@ -78,8 +83,13 @@ class Result:
         return bool(self.certificate["feasible"])
 
     @property
+    def converged(self) -> bool:
+        """All limits are kept, and hardly anything is left to gain."""
+        return bool(self.certificate["converged"])
+
+    @property
     def kkt_residual(self) -> float:
-        """How far the returned model is from a KKT point."""
+        """How far the returned model is from a KKT point, free of units."""
         return float(self.certificate["kkt_residual"])
 
     def plot(self, **others: Result) -> Figure:
@@ -161,16 +171,19 @@ def simulate(
     begun, last, points = time.perf_counter() - at.seconds, rounds - 1, replace(at.points)
     rows, ledger = list(earlier), noise.ledger if noise else None
     chosen = {last}.union(evaluate_at or range(0, last, evaluate_every))
+    safeguard = Safeguard(None if resume is None else at.state)
 
-    def observe(state: State) -> bool:
+    def observe(state: State) -> State | bool:
         done = int(state.round)
         over = stream is not None and stream.ended is not None
         if (done in chosen or over) and _new(rows, done):
             row = state_row(state) | evaluator.row(state.w) | _sent(round_, done, probing, probes)
             if ledger:
                 row["epsilon"] = ledger.spent(done)
-            rows.append(row | {"seconds": time.perf_counter() - begun})
-            _check_finite(rows[-1])
+            row |= {"seconds": time.perf_counter() - begun}
+            if (verdict := safeguard.see(state, row)) is not None:
+                return verdict
+            rows.append(row)
             points.see(state.w, rows[-1])
             if on_row:
                 on_row(rows[-1])
@@ -183,27 +196,37 @@ def simulate(
     stops = chosen.union(range(0, last, checkpoint_every) if checkpoint_every else ())
     first_stop = 0 if resume is None else first + 1
     ahead = sorted(stop for stop in stops if first_stop <= stop <= last)
-    state = run(engine, at.state, ahead, observe)
-    result = conclude(problem, evaluator, None if ledger else points, state, rows)
-    notes = _end(stream, int(state.round), last) + result.notes
+    state = safeguard.end(run(engine, at.state, ahead, observe))
+    steps = 0 if stream or ledger else last_steps(algorithm, problem, parties, rounds)
+    result = conclude(problem, evaluator, None if ledger else points, state, rows, steps)
+    notes = no_better_than_constant(evaluator.constant, result.final) + safeguard.notes(state)
+    notes += _end(stream, int(state.round), last) + result.notes
     if ledger:
         return replace(result, notes=[COVERED, *notes], privacy=ledger.report(int(state.round)))
     return replace(result, notes=notes)
 
 
 def conclude(
-    problem: Problem, evaluator: Evaluator, points: BestPoints | None, state: State, rows: list[Row]
+    problem: Problem,
+    evaluator: Evaluator,
+    points: BestPoints | None,
+    state: State,
+    rows: list[Row],
+    steps: int = 0,
 ) -> Result:
     """Choose the model to return, and certify it or explain why it breaks a limit.
 
     Without `points` the last model is returned: a choice by exact values would leak information.
+    `steps` steps on all training rows improve the last model first; see `evaluate.finish`.
     """
-    w, row, passes, notes = state.w, rows[-1], 0, []
+    w, row, passes, notes, solved = state.w, rows[-1], 0, [], None
     if problem.constraints and points is None and not feasible(row):
         notes = explain(problem, rows, row)
     elif problem.constraints and points is not None:
+        if steps:
+            passes, solved = finish(evaluator, points, state.w, rows[-1], steps)
         if points.last is None or early(points.last[1], rows[-1]["round"]):
-            passes = restore(evaluator, points, state.w, rows[-1])
+            passes += restore(evaluator, points, state.w, rows[-1])
         if points.best is not None:
             w, row, more = refine(evaluator, points, state.w)
             passes += more
@@ -215,7 +238,18 @@ def conclude(
         elif points.least is not None:
             w, row = points.least
             notes = explain(problem, rows, row)
-    certificate = certify(problem, evaluator, w, row, rows[-1]["slack"], rows[-1]["multipliers"])
+    certificate = certify(
+        problem,
+        evaluator,
+        w,
+        row,
+        rows[-1]["slack"],
+        rows[-1]["multipliers"],
+        solved=solved,
+        rounds=int(rows[-1]["round"]),
+        began=float(rows[0]["objective"]) if rows[0]["round"] == 0 else None,
+    )
+    notes += unfinished(certificate, rows)
     certificate["returned"] = {"round": row.get("round"), "search_passes": passes}
     kept = {name: row[name] for name in rows[-1] if name in row and name not in OWN}
     return Result(
@@ -228,6 +262,20 @@ def conclude(
         rows=rows,
         state=jax.device_get(state),
     )
+
+
+def last_steps(algorithm: Algorithm, problem: Problem, parties: Rows | Columns, rounds: int) -> int:
+    """How many steps on all training rows follow the last round of a run with constraints.
+
+    At most T / 15, and no more than cost as many gradients of single rows as the rounds did; but a
+    dozen in every run that is not short.
+    """
+    cohort = cohort_of(algorithm, problem)
+    each = algorithm.batch * algorithm.steps
+    many = cohort.size if cohort else parties.count
+    drawn = each * many if isinstance(parties, Rows) else each
+    most = min(rounds / 15, rounds * drawn / parties.total)
+    return int(min(max(most, min(12, rounds / 5)), 60))
 
 
 COVERED = (
@@ -274,15 +322,6 @@ def _end(stream: Streaming | None, done: int, last: int) -> list[str]:
         f"client {client}'s rows ended after {rows:,} rows, in round {done + 1:,} of {last:,}: "
         f"the model was trained for {done:,} rounds; give it more rows or ask for fewer rounds"
     ]
-
-
-def _check_finite(row: Row) -> None:
-    bad = [name for name, value in row.items() if not np.isfinite(value).all()]
-    if bad:
-        raise Diverged(
-            f"training diverged: {bad[0]} is {row[bad[0]]} at round {row['round']}; "
-            "use a larger tau or smaller step sizes"
-        )
 
 
 def _sent(sent: Traffic, rounds: int, probing: Traffic, probes: int) -> Row:

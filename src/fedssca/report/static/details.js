@@ -112,9 +112,14 @@ function certificateCard(run) {
     el(
       "p",
       { class: "note" },
-      `KKT residual ${show(certificate.kkt_residual)} (0 at a stationary point)${place}`,
+      `${convergence(certificate)}KKT residual ${show(certificate.kkt_residual)} (0 at a stationary point)${place}`,
     ),
   );
+}
+
+function convergence({ converged }) {
+  if (typeof converged !== "boolean") return "";
+  return converged ? "converged · " : "not converged · ";
 }
 
 function certificateNote({ constraints, feasible }) {
@@ -126,6 +131,7 @@ function certificateTable(entries) {
   const kind = (k) => (k > 1 ? "figure" : "");
   const content = ({ head, value, digits = 4 }, entry) => {
     if (head === "constraint") return String(value(entry));
+    if (head === "multiplier" && value(entry) === null) return "withheld";
     if (head !== "kept") return show(value(entry), "number", digits);
     return el(
       "span",

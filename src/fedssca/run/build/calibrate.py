@@ -10,12 +10,12 @@ from typing import Any
 from fedssca.data import Columns, Rows, Streams
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.calibrate import PROBES, StepSizes, calibrate, probe
+from fedssca.methods.corrected import corrected_ssca
 from fedssca.methods.participation import cohort_of, participation
-from fedssca.methods.steered import steered_ssca
 from fedssca.privacy.noise.messages import MessageNoise, simulated
 from fedssca.problem.problem import Problem
 from fedssca.rounds.fused import Fused
-from fedssca.run.build.choose import in_cohorts, one_gradient
+from fedssca.run.build.choose import in_cohorts, multiplier_rule
 from fedssca.run.build.runtime import Engine
 from fedssca.run.privacy import noise_deviation, noise_of
 from fedssca.run.schema import Config, StepSettings
@@ -59,16 +59,35 @@ def auto(
         steps = _found(
             problem, clients, batch, rounds, seed, Fused, lambda probe: (asked(probe), None)
         )
-    return asked(steered_ssca(problem, batch=batch, rounds=rounds, **steps._asdict()))
+    return asked(
+        corrected_ssca(
+            problem,
+            batch=batch,
+            rounds=rounds,
+            rho=steps.rho,
+            gamma=steps.gamma,
+            tau=steps.tau,
+            balance=steps.balance,
+        )
+    )
 
 
 def calibrated(config: Config, problem: Problem, clients: Rows | Columns, engine: Engine) -> Config:
     """The config with the step sizes that it left open."""
-    chosen = config.algorithm
-    wanted = [chosen.rho, chosen.gamma, chosen.tau]
-    if one_gradient(config) and problem.constraints:
-        wanted.append(chosen.opening)
-    if chosen.name != "ssca" or None not in wanted:
+    if config.algorithm.name != "ssca":
+        return config
+    rule = multiplier_rule(config, problem)
+    chosen = dataclasses.replace(config.algorithm, multipliers=rule)
+    config = dataclasses.replace(config, algorithm=chosen)
+    wanted: list[Any] = [chosen.rho, chosen.gamma, chosen.tau]
+    if problem.constraints and chosen.surrogate != "diagonal":
+        first: dict[str, list[Any]] = {
+            "corrected": [chosen.balance],
+            "steered": [chosen.opening],
+            "exact": [],
+        }
+        wanted += first[rule]
+    if None not in wanted:
         return config
     if chosen.batch <= (min(clients.sizes) if isinstance(clients, Rows) else clients.total):
         given = {"rho": chosen.rho, "gamma": chosen.gamma}
@@ -89,6 +108,7 @@ def calibrated(config: Config, problem: Problem, clients: Rows | Columns, engine
             or StepSettings(found.gamma.a, rise=found.gamma.rise, cool=found.gamma.cool),
             tau=list(found.tau) if chosen.tau is None else chosen.tau,
             opening=list(found.opening) if chosen.opening is None else chosen.opening,
+            balance=list(found.balance) if chosen.balance is None else chosen.balance,
             probes=PROBES,
         )
     return dataclasses.replace(config, algorithm=chosen)

@@ -10,6 +10,7 @@ import numpy as np
 from fedssca.data import Columns, Rows
 from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm
+from fedssca.methods.corrected import corrected_ssca
 from fedssca.methods.curvature import diagonal
 from fedssca.methods.local_ssca import local_ssca, local_ssca_change
 from fedssca.methods.multipliers import Dual, exact_penalty, steered
@@ -22,9 +23,9 @@ from fedssca.methods.steered import steered_ssca
 from fedssca.methods.surrogate import Surrogate, first_order
 from fedssca.privacy.noise.clip import ReadChange
 from fedssca.problem.problem import Problem
-from fedssca.run.schema import Config, StepSettings
+from fedssca.run.schema import Config, RuleName, StepSettings
 
-__all__ = ["Method", "in_cohorts", "method_of", "one_gradient"]
+__all__ = ["Method", "in_cohorts", "method_of", "multiplier_rule"]
 
 
 class Method(NamedTuple):
@@ -35,10 +36,15 @@ class Method(NamedTuple):
     """Given where clients send changes of w instead of gradients."""
 
 
-def one_gradient(config: Config) -> bool:
-    """Clients send one gradient for all limits, not one for every term as in the paper."""
+def multiplier_rule(config: Config, problem: Problem) -> RuleName:
+    """How the multipliers are found: as the config says, or as fits the rest of it."""
     chosen = config.algorithm
-    return chosen.multipliers == "steered" and chosen.surrogate in ("first-order", "exact")
+    if chosen.multipliers is not None:
+        return chosen.multipliers
+    if chosen.surrogate == "diagonal" or chosen.local_steps > 1:
+        return "steered"
+    given = None not in (chosen.rho, chosen.gamma, chosen.tau)
+    return "exact" if given and not problem.constraints else "corrected"
 
 
 def in_cohorts(config: Config, clients: Rows | Columns, algorithm: Algorithm) -> Algorithm:
@@ -68,14 +74,12 @@ def method_of(config: Config, problem: Problem) -> Method:
         }
         return table[chosen.surrogate]()
 
-    most = float(np.max(config.problem.penalty))
+    most, rule = float(np.max(config.problem.penalty)), multiplier_rule(config, problem)
 
-    def rule() -> Dual:
-        table = {
-            "steered": lambda: steered(problem, chosen.rounds, penalty=most),
-            "exact": lambda: exact_penalty(problem, config.problem.penalty),
-        }
-        return table[chosen.multipliers]()
+    def dual() -> Dual:
+        if rule == "steered":
+            return steered(problem, chosen.rounds, penalty=most)
+        return exact_penalty(problem, config.problem.penalty)
 
     def schedule(step: StepSettings | None, name: str, most: float = 1.0) -> Schedule:
         given = step or StepSettings(1.0)
@@ -107,10 +111,12 @@ def method_of(config: Config, problem: Problem) -> Method:
             "rho": schedule(chosen.rho, "rho"),
             "gamma": schedule(chosen.gamma, "gamma"),
         }
-        family, dual = surrogate(), rule()
-        first = chosen.opening or [1.0] * problem.constraints
-        more: dict[str, Any] = {"rounds": chosen.rounds, "tau": tau, "opening": first}
-        more["penalty"] = most
+        more: dict[str, Any] = {"rounds": chosen.rounds, "tau": tau}
+        if rule == "corrected":
+            _check_corrected(config)
+            ratios = chosen.balance or [1.0] * problem.constraints
+            return Method(corrected_ssca(problem, **steps, **more, balance=ratios))
+        more |= {"opening": chosen.opening or [1.0] * problem.constraints, "penalty": most}
         if chosen.local_steps > 1:
             _check_local(config, problem)
             local: dict[str, Any] = {"steps": chosen.local_steps}
@@ -118,9 +124,9 @@ def method_of(config: Config, problem: Problem) -> Method:
             made = local_ssca(problem, **steps, **more, **local)
             read = {"rho": steps["rho"], "gamma": steps["gamma"], "tau": tau}
             return Method(made, local_ssca_change(problem, **read, **local))
-        if problem.constraints and one_gradient(config):
+        if problem.constraints and rule == "steered" and chosen.surrogate != "diagonal":
             return Method(steered_ssca(problem, **steps, **more))
-        return Method(ssca(problem, **steps, surrogate=family, dual=dual))
+        return Method(ssca(problem, **steps, surrogate=surrogate(), dual=dual()))
 
     table: dict[str, Callable[[], Method]] = {
         "ssca": sscas,
@@ -142,8 +148,20 @@ def _check_local(config: Config, problem: Problem) -> None:
             f'algorithm.local_steps = {chosen.local_steps}: surrogate "diagonal" takes one step a '
             'round; use local_steps = 1, or surrogate = "first-order"'
         )
-    if problem.constraints and chosen.multipliers != "steered":
+    if problem.constraints and (rule := multiplier_rule(config, problem)) != "steered":
         raise UserError(
             f"algorithm.local_steps = {chosen.local_steps}: with constraints local steps need "
-            f'multipliers = "steered", not {chosen.multipliers!r}'
+            f'multipliers = "steered", not {rule!r}'
         )
+
+
+def _check_corrected(config: Config) -> None:
+    """The corrected rule takes one step per round, with first-order surrogates."""
+    chosen = config.algorithm
+    if chosen.local_steps > 1 or chosen.surrogate == "diagonal":
+        what = (
+            f"algorithm.local_steps = {chosen.local_steps}"
+            if chosen.local_steps > 1
+            else 'algorithm.surrogate = "diagonal"'
+        )
+        raise UserError(f'{what}: use multipliers = "steered", or leave multipliers out')

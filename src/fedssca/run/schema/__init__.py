@@ -9,6 +9,7 @@ from fedssca.run.schema.sections import (
     DeploySettings,
     ModelSettings,
     PrivacySettings,
+    RuleName,
     RunSettings,
 )
 from fedssca.run.schema.types import StepSettings
@@ -24,6 +25,7 @@ __all__ = [
     "PrivacySettings",
     "ProblemSettings",
     "ProjectFile",
+    "RuleName",
     "RunSettings",
     "SiteFile",
     "StepSettings",

@@ -73,8 +73,9 @@ class ProblemSettings:
     )
     l2: Real = key("The weight of |w|^2 beside the loss.", default=1e-5, ge=0)
     penalty: OneOrMore = key(
-        "The upper bound of the multipliers, c in the paper. A list is the continuation "
-        "c_1 < c_2 < ...",
+        "The upper bound of the multipliers, c in the paper, for the rules steered and exact. A "
+        "list is the continuation c_1 < c_2 < ... The rule corrected bounds them by the lengths "
+        "of the gradients.",
         default=1e5,
     )
     constraint: list[ConstraintSettings] = key("The limits, one table for each.", default=[])

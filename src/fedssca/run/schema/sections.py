@@ -40,6 +40,7 @@ RATE, DUAL_RATE = StepSettings(0.3), StepSettings(1.0)
 
 DataName: TypeAlias = Literal["adult", "breast-cancer", "credit", "digits", "fashion", "mnist"]
 Activation: TypeAlias = Literal["relu", "sigmoid", "swish", "tanh"]
+RuleName: TypeAlias = Literal["corrected", "steered", "exact"]
 MethodName: TypeAlias = Literal[
     "ssca", "sgd", "momentum", "penalty", "primal-dual", "augmented", "switching"
 ]
@@ -184,15 +185,24 @@ class AlgorithmSettings:
     opening: list[Positive] | None = key(
         "The first multipliers, one for each constraint.", default=None, unset=CALIBRATED
     )
+    balance: list[Positive] | None = key(
+        "The ratios |grad F_0| / |grad F_m| at the start, one for each constraint.",
+        default=None,
+        unset=CALIBRATED,
+    )
     probes: Whole = key(
         "The number of messages per client that the calibration used. A run fills it in.",
         default=0,
         ge=0,
     )
-    multipliers: Literal["steered", "exact"] = key(
-        "How the multipliers are found: moved by the measured constraint values (steered), or by "
-        "solving the surrogate problem of each round as in the paper (exact).",
-        default="steered",
+    multipliers: RuleName | None = key(
+        "How the multipliers are found. corrected solves the surrogate problem of each round, "
+        "corrected by what earlier steps achieved, and is the default. steered moves them by the "
+        "measured constraint values; it is used with local_steps > 1 and with the surrogate "
+        "diagonal. exact is the rule of the paper; it is used without constraints if rho, gamma "
+        "and tau are given.",
+        default=None,
+        unset="chosen by the run",
     )
     surrogate: Literal["first-order", "exact", "diagonal"] = key(
         "The convex model of the objective and constraints. first-order linearises all terms, "

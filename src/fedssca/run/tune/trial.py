@@ -80,7 +80,7 @@ def with_settings(config: Config, trial: Trial) -> Config:
     method, algorithm = trial.method, config.algorithm
     algorithm = dataclasses.replace(algorithm, probes=0)
     if method == "ssca":
-        algorithm = dataclasses.replace(algorithm, rho=None, gamma=None, tau=None)
+        algorithm = dataclasses.replace(algorithm, rho=None, gamma=None, tau=None, balance=None)
     if method in RIVALS:
         algorithm = dataclasses.replace(
             algorithm, rate=StepSettings(1.0, cool=0.8), dual_rate=StepSettings(1.0)

@@ -1,0 +1,175 @@
+"""The last steps of a constrained run: quasi-Newton steps on the gradients over all training rows.
+
+Mini-batches bring w near the solution. Their noise keeps it away from it in steep directions, and
+in flat directions plain gradient steps are slow. From the last point, sequential quadratic
+programming goes on with the gradients over all rows,
+
+    d = argmin  grad F_0'd + d'H d / 2    s.t.    F_m + margin_m + grad F_m'd <= 0,
+
+where H is the limited-memory BFGS matrix of the Lagrangian. A step is accepted if it lowers the
+merit F_0 + sum_m sigma_m max(0, F_m + margin_m). If the full step breaks limits, it is corrected
+once by the shortest step in H that mends them (a second-order correction), and is then halved until
+it is accepted. The margin is by how much the last linear model missed a limit, so that accepted
+points lie inside. `BestPoints` sees every point that is tried, so the best feasible one is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import nnls
+
+from fedssca.evaluate.certificate import BestPoints
+from fedssca.evaluate.evaluator import Evaluator
+from fedssca.problem.problem import Array
+
+__all__ = ["Finished", "finish"]
+
+Row = dict[str, Any]
+PAIRS = 30
+"""The number of curvature pairs in H."""
+TRIALS = 8
+"""Points that are tried before a step is given up."""
+FIRST, LONGEST = 0.02, 0.1
+"""The length of the first step and of the longest one, relative to |w|."""
+DONE, PATIENCE = 1e-5, 3
+"""Training is finished when so many steps in a row improve the merit by less than this share."""
+
+
+class Finished(NamedTuple):
+    """What the last steps cost and found."""
+
+    passes: int
+    """Passes over all training rows, forward and backward."""
+    multipliers: list[float] | None
+    """The multipliers of the last quadratic problem; None if no step was accepted."""
+
+
+class InverseHessian:
+    """The product of the inverse of H with vectors, from pairs (step, change of the gradient)."""
+
+    def __init__(self, scale: float) -> None:
+        self._scale, self._pairs = scale, []  # type: float, list[tuple[np.ndarray, np.ndarray]]
+
+    def see(self, s: np.ndarray, y: np.ndarray) -> None:
+        """Take a pair; one along which the curvature is not positive is left out."""
+        if s @ y > 1e-8 * np.linalg.norm(s) * np.linalg.norm(y):
+            self._pairs = [*self._pairs[1 - PAIRS :], (s, y)]
+            self._scale = float(s @ y / (y @ y))
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Multiply with x, by the two-loop recursion."""
+        x, kept = x.copy(), []
+        for s, y in reversed(self._pairs):
+            a = s @ x / (s @ y)
+            x -= a * y
+            kept.append(a)
+        x *= self._scale
+        for (s, y), a in zip(self._pairs, reversed(kept), strict=True):
+            x += (a - y @ x / (s @ y)) * s
+        return x
+
+
+class Place(NamedTuple):
+    """A point with its values, and its gradients once they are asked for."""
+
+    w: np.ndarray
+    objective: float
+    f: np.ndarray
+    """F_1..F_M."""
+
+    def merit(self, sigma: np.ndarray, margin: np.ndarray) -> float:
+        """F_0 + sum_m sigma_m max(0, F_m + margin_m)."""
+        return self.objective + float(sigma @ np.maximum(self.f + margin, 0))
+
+
+def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, steps: int) -> Finished:
+    """Take at most `steps` steps from `last`, whose row is `row`; `points` sees what they reach."""
+    passes = 0
+
+    def visit(w: np.ndarray) -> Place | None:
+        nonlocal passes
+        passes += 1
+        there = evaluator.row(jnp.asarray(w, last.dtype)) | {"round": row["round"]}
+        if not np.isfinite([there["objective"], *there["constraints"]]).all():
+            return None
+        points.see(jnp.asarray(w, last.dtype), there)
+        return Place(w, float(there["objective"]), np.array(there["constraints"], float))
+
+    def slopes(w: np.ndarray) -> np.ndarray:
+        nonlocal passes
+        passes += 1
+        return np.asarray(evaluator.gradients(jnp.asarray(w, last.dtype)), float)
+
+    now = Place(np.asarray(last, float), float(row["objective"]), np.array(row["constraints"]))
+    g, length = slopes(now.w), float(np.linalg.norm(now.w)) or 1.0
+    if not np.isfinite(g).all() or not g.any():
+        return Finished(passes, None)
+    size = np.linalg.norm(g[0]) + np.linalg.norm(g[1:], axis=1).max(initial=0.0)
+    inverse = InverseHessian(FIRST * length / size)
+    sigma, margin = np.zeros(len(now.f)), np.zeros(len(now.f))
+    found, idle, v = None, 0, sigma
+    reference = max(abs(now.objective), 1e-12)
+    for _ in range(steps):
+        solved = np.stack([inverse(each) for each in g])
+        v = quadratic_multipliers(now.f + margin, g, solved)
+        d = -(solved[0] + v @ solved[1:])
+        if not np.isfinite(d).all():
+            break
+        sigma = np.maximum(1.5 * v, 0.5 * sigma)
+        before = now.merit(sigma, margin)
+        gain = min(float(g[0] @ d) - float(sigma @ np.maximum(now.f + margin, 0)), 0.0)
+        share = min(1.0, LONGEST * length / max(float(np.linalg.norm(d)), 1e-300))
+        step, new = share * d, None
+        for trial in range(TRIALS):
+            there = visit(now.w + step)
+            if there and there.merit(sigma, margin) <= before + 1e-4 * share * gain:
+                new = there
+                break
+            if trial == 0 and there and (there.f + margin > 0).any():
+                step = step - shortest(there.f + margin, g, solved)
+            else:
+                share /= 2
+                step = share * d
+        if new is None:
+            break
+        found, ahead = [float(price) for price in v], slopes(new.w)
+        if not np.isfinite(ahead).all():
+            break
+        inverse.see(new.w - now.w, ahead[0] - g[0] + v @ (ahead[1:] - g[1:]))
+        idle = idle + 1 if before - new.merit(sigma, margin) < DONE * reference else 0
+        now, g = new, ahead
+        missed = np.maximum(now.f + margin, 0) if share == 1 else 0
+        margin = np.where(v > 0, np.maximum(missed, 0.5 * margin), 0)
+        if idle >= PATIENCE and (now.f <= 0).all():
+            break
+    if found is not None and (now.f > 0).any():
+        solved = np.stack([inverse(each) for each in g])
+        for k in range(4):
+            there = visit(now.w - shortest(now.f + 0.5 * 2**k * now.f.max(), g, solved))
+            if there is None or (there.f <= 0).all():
+                break
+    return Finished(passes, found)
+
+
+def shortest(f: np.ndarray, g: np.ndarray, solved: np.ndarray) -> np.ndarray:
+    """The step d, shortest in H, with F_m - grad F_m'd <= 0."""
+    still = np.zeros((1, g.shape[1]))
+    v = quadratic_multipliers(
+        f, np.concatenate([still, g[1:]]), np.concatenate([still, solved[1:]])
+    )
+    return np.asarray(v @ solved[1:])
+
+
+def quadratic_multipliers(f: np.ndarray, g: np.ndarray, solved: np.ndarray) -> np.ndarray:
+    """v >= 0 that maximises v'(F - g_0'H^-1 g_m) - v'G v / 2, with G_ml = g_m'H^-1 g_l.
+
+    `solved` are the products of H^-1 with the gradients g_0..g_M.
+    """
+    gram, target = g[1:] @ solved[1:].T, f - solved[0] @ g[1:].T
+    size = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+    unit = gram / size[:, None] / size + 1e-8 * np.eye(len(size))
+    root = np.linalg.cholesky((unit + unit.T) / 2)
+    return np.asarray(nnls(root.T, np.linalg.solve(root, target / size))[0]) / size
