@@ -25,7 +25,7 @@ _MODULE_OF = {
     "Problem": "fedssca.problem.problem",
     "Quadratic": "fedssca.methods.solver",
     "Request": "fedssca.methods.algorithm",
-    "Result": "fedssca.run.simulate",
+    "Result": "fedssca.run.result",
     "Rows": "fedssca.data.split",
     "Schedule": "fedssca.methods.schedule",
     "Solution": "fedssca.methods.solver",
@@ -164,8 +164,8 @@ if TYPE_CHECKING:
     from fedssca.rounds.in_process import Local as Local
     from fedssca.run.build.calibrate import auto as auto
     from fedssca.run.estimators import FederatedClassifier as FederatedClassifier
+    from fedssca.run.result import Result as Result
     from fedssca.run.seeds import train_together as train_together
-    from fedssca.run.simulate import Result as Result
     from fedssca.run.simulate import simulate as simulate
     from fedssca.system import keep_compiled_programs as keep_compiled_programs
 else:

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from fedssca import UserError, linear, loss_at_most
 from fedssca.problem.constraints import Constraint, cross_entropy
 from fedssca.run.estimators import FederatedClassifier
-from fedssca.run.simulate import Result
+from fedssca.run.result import Result
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from fedssca.data import cache_folder
 from fedssca.run import execute as runner
 from fedssca.run.build import build
 from fedssca.run.config import parse
-from fedssca.run.simulate import Result
+from fedssca.run.result import Result
 
 PLACES = [
     Path(os.environ.get("FEDSSCA_DATA", "/nowhere")) / "mnist",

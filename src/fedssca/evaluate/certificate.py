@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.evaluate.evaluator import Evaluator
-from fedssca.evaluate.kkt import CONVERGED, judge_prices, more_rounds, optimality
+from fedssca.evaluate.kkt import CONVERGED, SETTLED, Finished, judge_prices, more_rounds, optimality
 from fedssca.problem.problem import Array, Problem
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 Row = dict[str, Any]
+NOTHING = Finished(0)
 TRIALS = 10
 """Forward passes of one line search."""
 
@@ -136,7 +137,8 @@ def certify(
     row: Row,
     slack: Sequence[float],
     multipliers: Sequence[float],
-    solved: Sequence[float] | None = None,
+    found: Finished = NOTHING,
+    *,
     rounds: int = 0,
     began: float | None = None,
 ) -> Row:
@@ -144,18 +146,18 @@ def certify(
 
     The multiplier is the price of a limit: relaxing it by 0.01 would lower the objective by about
     0.01 times that. It is what fits the gradients at w best where that fits well, else the method's
-    own if the two agree, else None: `prices` then says why. `solved` are the multipliers of the
-    last quadratic problem on all rows. `converged` is feasible with a small residual; where it is
-    not, `more_rounds` is a rough number of rounds that would do after the `rounds` of this run.
-    `began` is F_0(w(1)).
+    own if the two agree, else None: `prices` then says why. `found` is what the last steps on all
+    rows found. `converged` means feasible, with a small residual, and with an objective that the
+    last steps hardly lowered. Where it is not, `more_rounds` is a rough number of rounds that would
+    do after the `rounds` of this run. `began` is F_0(w(1)).
     """
     values = np.array(row["constraints"], float)
     away = float(jnp.linalg.norm(w - problem.start))
     length = max(float(jnp.linalg.norm(w)), away)
     objective = float(row["objective"])
     scale = max(abs(objective), 0.1 * abs(objective - (objective if began is None else began)))
-    found = optimality(evaluator.gradients(w), scale, values, length)
-    prices, why = judge_prices(found, multipliers, solved)
+    here = optimality(evaluator.gradients(w), scale, values, length)
+    prices, why = judge_prices(here, multipliers, found.multipliers)
     entries = []
     for m, name in enumerate(problem.names):
         price = prices[m]
@@ -166,9 +168,9 @@ def certify(
                 "limit": float(problem.limits[m]),
                 "margin": float(-values[m]),
                 "feasible": bool(values[m] <= 0),
-                "active": bool(found.active[m]),
+                "active": bool(here.active[m]),
                 "multiplier": price,
-                "fitted": float(found.fitted[m]),
+                "fitted": float(here.fitted[m]),
                 "method": float(multipliers[m]),
                 "relaxing_by_0.01_buys": None if price is None else 0.01 * price,
                 "slack": float(slack[m]),
@@ -179,12 +181,13 @@ def certify(
                 },
             }
         )
-    converged = feasible(row) and found.residual <= CONVERGED
+    settled = found.gain is None or found.gain <= SETTLED
+    converged = feasible(row) and here.residual <= CONVERGED and settled
     return {
         "feasible": feasible(row),
-        "kkt_residual": found.residual,
+        "kkt_residual": here.residual,
         "converged": converged,
-        "more_rounds": 0 if converged else more_rounds(found.residual, rounds),
+        "more_rounds": 0 if converged else more_rounds(here.residual, rounds),
         "prices": why,
         "constraints": entries,
     }
@@ -253,10 +256,16 @@ def unfinished(certificate: Row, rows: Sequence[Row]) -> list[str]:
     if certificate["converged"] or len(rows) < 2:
         return lines
     return [
-        f"training is not finished (KKT residual {certificate['kkt_residual']:.2g}, finished "
-        f"below {CONVERGED:g}): about {certificate['more_rounds']:,} more rounds",
+        f"training is not finished ({_why(certificate['kkt_residual'])}): about "
+        f"{certificate['more_rounds']:,} more rounds",
         *lines,
     ]
+
+
+def _why(residual: float) -> str:
+    if residual > CONVERGED:
+        return f"KKT residual {residual:.2g}, finished below {CONVERGED:g}"
+    return "its last steps still lowered the objective"
 
 
 def no_better_than_constant(constant: float | None, row: Row) -> list[str]:

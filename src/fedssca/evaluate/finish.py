@@ -23,9 +23,10 @@ from scipy.optimize import nnls
 
 from fedssca.evaluate.certificate import BestPoints
 from fedssca.evaluate.evaluator import Evaluator
+from fedssca.evaluate.kkt import Finished
 from fedssca.problem.problem import Array
 
-__all__ = ["Finished", "finish"]
+__all__ = ["finish"]
 
 Row = dict[str, Any]
 PAIRS = 30
@@ -36,15 +37,6 @@ FIRST, LONGEST = 0.02, 0.1
 """The length of the first step and of the longest one, relative to |w|."""
 DONE, PATIENCE = 1e-5, 3
 """Training is finished when so many steps in a row improve the merit by less than this share."""
-
-
-class Finished(NamedTuple):
-    """What the last steps cost and found."""
-
-    passes: int
-    """Passes over all training rows, forward and backward."""
-    multipliers: list[float] | None
-    """The multipliers of the last quadratic problem; None if no step was accepted."""
 
 
 class InverseHessian:
@@ -106,11 +98,11 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
     now = Place(np.asarray(last, float), float(row["objective"]), np.array(row["constraints"]))
     g, length = slopes(now.w), float(np.linalg.norm(now.w)) or 1.0
     if not np.isfinite(g).all() or not g.any():
-        return Finished(passes, None)
+        return Finished(passes)
     size = np.linalg.norm(g[0]) + np.linalg.norm(g[1:], axis=1).max(initial=0.0)
     inverse = InverseHessian(FIRST * length / size)
     sigma, margin = np.zeros(len(now.f)), np.zeros(len(now.f))
-    found, idle, v = None, 0, sigma
+    found, idle, v, reached = None, 0, sigma, [now.objective]
     reference = max(abs(now.objective), 1e-12)
     for _ in range(steps):
         solved = np.stack([inverse(each) for each in g])
@@ -141,6 +133,7 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
         inverse.see(new.w - now.w, ahead[0] - g[0] + v @ (ahead[1:] - g[1:]))
         idle = idle + 1 if before - new.merit(sigma, margin) < DONE * reference else 0
         now, g = new, ahead
+        reached.append(now.objective)
         missed = np.maximum(now.f + margin, 0) if share == 1 else 0
         margin = np.where(v > 0, np.maximum(missed, 0.5 * margin), 0)
         if idle >= PATIENCE and (now.f <= 0).all():
@@ -151,7 +144,9 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
             there = visit(now.w - shortest(now.f + 0.5 * 2**k * now.f.max(), g, solved))
             if there is None or (there.f <= 0).all():
                 break
-    return Finished(passes, found)
+    late = reached[len(reached) // 2 :]
+    lowered = (max(late) - late[-1]) / reference if len(late) > 2 else None
+    return Finished(passes, found, lowered)
 
 
 def shortest(f: np.ndarray, g: np.ndarray, solved: np.ndarray) -> np.ndarray:

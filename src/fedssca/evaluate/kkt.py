@@ -22,13 +22,34 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
-__all__ = ["CONVERGED", "Optimality", "judge_prices", "more_rounds", "optimality"]
+__all__ = [
+    "CONVERGED",
+    "SETTLED",
+    "Finished",
+    "Optimality",
+    "judge_prices",
+    "more_rounds",
+    "optimality",
+]
 
 ACTIVE = 0.01
 CONVERGED = 0.05
 """A residual at which training counts as finished."""
+SETTLED = 0.002
+"""The largest `Finished.gain` at which training counts as finished."""
 FITS, AGREES = 0.1, 0.15
 """A price is shown where the gradients fit so well, or where two estimates agree so well."""
+
+
+class Finished(NamedTuple):
+    """What the last steps of a run, on all training rows, cost and found."""
+
+    passes: int
+    """Passes over all training rows, forward and backward."""
+    multipliers: list[float] | None = None
+    """The multipliers of the last quadratic problem; None if no step was accepted."""
+    gain: float | None = None
+    """By what share of itself the later half of the steps lowered the objective; None: unknown."""
 
 
 class Optimality(NamedTuple):

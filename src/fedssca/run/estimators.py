@@ -16,7 +16,8 @@ from fedssca.errors import UserError
 from fedssca.problem.constraints import Constraint, parts_from_config
 from fedssca.problem.models import Model, classifier, linear, mlp
 from fedssca.run.build.calibrate import auto
-from fedssca.run.simulate import Result, simulate
+from fedssca.run.result import Result
+from fedssca.run.simulate import simulate
 
 __all__ = ["FederatedClassifier"]
 

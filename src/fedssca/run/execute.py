@@ -15,8 +15,9 @@ from fedssca.run.checkpoint import load_checkpoint, save_checkpoint
 from fedssca.run.config import Config, absolute, parse, render
 from fedssca.run.privacy import traffic_of
 from fedssca.run.record import RunDirectory
+from fedssca.run.result import Result
 from fedssca.run.schema import PrivacySettings
-from fedssca.run.simulate import Result, simulate
+from fedssca.run.simulate import simulate
 from fedssca.run.versions import versions
 
 __all__ = ["carry_out", "execute", "load_config", "train"]

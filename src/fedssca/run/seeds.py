@@ -23,7 +23,7 @@ from fedssca.rounds.fused import Fused
 from fedssca.run.build import Job, build
 from fedssca.run.config import Config
 from fedssca.run.execute import train
-from fedssca.run.simulate import Result
+from fedssca.run.result import Result
 from fedssca.system import cores
 
 __all__ = ["train_together"]

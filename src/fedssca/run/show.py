@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-    from fedssca.run.simulate import Result
+    from fedssca.run.result import Result
 
 __all__ = ["figure", "frame", "html"]
 

@@ -4,45 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from fedssca.data.split import Columns, Rows
 from fedssca.data.stream import Streams
 from fedssca.errors import UserError
-from fedssca.evaluate.certificate import (
-    BestPoints,
-    certify,
-    early,
-    explain,
-    feasible,
-    no_better_than_constant,
-    refine,
-    restore,
-    unfinished,
-)
+from fedssca.evaluate.biases import biases
+from fedssca.evaluate.certificate import BestPoints, no_better_than_constant
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over, state_row
-from fedssca.evaluate.finish import finish
 from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.calibrate import probe
-from fedssca.methods.participation import cohort_of
 from fedssca.privacy.noise.messages import MessageNoise, simulated
-from fedssca.problem.problem import Params, Problem
+from fedssca.problem.problem import Problem
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.loop import Runtime, run
 from fedssca.rounds.perturb import Perturbation
 from fedssca.rounds.streaming import Streaming
+from fedssca.run.conclude import conclude, last_steps
+from fedssca.run.result import Result
 from fedssca.run.safeguard import Safeguard
 
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
-
-__all__ = ["Checkpoint", "Result", "simulate"]
+__all__ = ["Checkpoint", "simulate"]
 
 Row = dict[str, Any]
 
@@ -53,66 +39,6 @@ class Checkpoint(NamedTuple):
     state: State
     points: BestPoints
     seconds: float
-
-
-@dataclass(frozen=True)
-class Result:
-    """The trained model, its certificate, and the evaluated rounds."""
-
-    w: np.ndarray
-    """The model's parameters: the best feasible point, or the last one without constraints."""
-    params: Params
-    """The same as the model's own tree."""
-    last: np.ndarray
-    """w(T), where the algorithm ended."""
-    final: Row
-    """The last row, with objective, constraints and rates of the returned model."""
-    certificate: Row
-    """Value, limit, margin and multiplier of every constraint, KKT residual, feasible or not."""
-    notes: list[str]
-    """Plain sentences: why limits are broken, if any are; why training ended early, if it did."""
-    rows: list[Row]
-    """One dictionary per evaluated round, as in metrics.jsonl."""
-    state: State
-    privacy: Row = field(default_factory=dict)
-    """What was spent: epsilon, delta, the accountant and its assumption; {} without noise."""
-
-    @property
-    def feasible(self) -> bool:
-        """All constraints hold on the full training data."""
-        return bool(self.certificate["feasible"])
-
-    @property
-    def converged(self) -> bool:
-        """All limits are kept, and hardly anything is left to gain."""
-        return bool(self.certificate["converged"])
-
-    @property
-    def kkt_residual(self) -> float:
-        """How far the returned model is from a KKT point, free of units."""
-        return float(self.certificate["kkt_residual"])
-
-    def plot(self, **others: Result) -> Figure:
-        """The curves as a matplotlib figure, with limits and the returned model; beside `others`.
-
-        `result.plot(unconstrained=twin).savefig("curves.png")` draws two results.
-        """
-        from fedssca.run.show import figure
-
-        return figure({"result": self, **others})
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a table; a constraint named fnr has the columns constraint_fnr (F_m, its
-        limit subtracted), slack_fnr and multiplier_fnr.
-        """
-        from fedssca.run.show import frame
-
-        return frame(self)
-
-    def _repr_html_(self) -> str:
-        from fedssca.run.show import html
-
-        return html(self)
 
 
 def simulate(
@@ -197,8 +123,10 @@ def simulate(
     first_stop = 0 if resume is None else first + 1
     ahead = sorted(stop for stop in stops if first_stop <= stop <= last)
     state = safeguard.end(run(engine, at.state, ahead, observe))
+    chosen_by = None if ledger else points
     steps = 0 if stream or ledger else last_steps(algorithm, problem, parties, rounds)
-    result = conclude(problem, evaluator, None if ledger else points, state, rows, steps)
+    thresholds = biases(problem, parties) if chosen_by and problem.stepwise else None
+    result = conclude(problem, evaluator, chosen_by, state, rows, steps, thresholds)
     notes = no_better_than_constant(evaluator.constant, result.final) + safeguard.notes(state)
     notes += _end(stream, int(state.round), last) + result.notes
     if ledger:
@@ -206,94 +134,10 @@ def simulate(
     return replace(result, notes=notes)
 
 
-def conclude(
-    problem: Problem,
-    evaluator: Evaluator,
-    points: BestPoints | None,
-    state: State,
-    rows: list[Row],
-    steps: int = 0,
-) -> Result:
-    """Choose the model to return, and certify it or explain why it breaks a limit.
-
-    Without `points` the last model is returned: a choice by exact values would leak information.
-    `steps` steps on all training rows improve the last model first; see `evaluate.finish`.
-    """
-    w, row, passes, notes, solved = state.w, rows[-1], 0, [], None
-    if problem.constraints and points is None and not feasible(row):
-        notes = explain(problem, rows, row)
-    elif problem.constraints and points is not None:
-        if steps:
-            passes, solved = finish(evaluator, points, state.w, rows[-1], steps)
-        if points.last is None or early(points.last[1], rows[-1]["round"]):
-            passes += restore(evaluator, points, state.w, rows[-1])
-        if points.best is not None:
-            w, row, more = refine(evaluator, points, state.w)
-            passes += more
-            if points.last and early(points.last[1], rows[-1]["round"]):
-                notes = [
-                    f"the returned model is that of round {row['round']}, hardly trained: later "
-                    "ones broke a limit; train longer, use a larger batch, or relax the limit"
-                ]
-        elif points.least is not None:
-            w, row = points.least
-            notes = explain(problem, rows, row)
-    certificate = certify(
-        problem,
-        evaluator,
-        w,
-        row,
-        rows[-1]["slack"],
-        rows[-1]["multipliers"],
-        solved=solved,
-        rounds=int(rows[-1]["round"]),
-        began=float(rows[0]["objective"]) if rows[0]["round"] == 0 else None,
-    )
-    notes += unfinished(certificate, rows)
-    certificate["returned"] = {"round": row.get("round"), "search_passes": passes}
-    kept = {name: row[name] for name in rows[-1] if name in row and name not in OWN}
-    return Result(
-        w=np.asarray(problem.model(w)),
-        params=problem.unravel(w),
-        last=np.asarray(problem.model(state.w)),
-        final=rows[-1] | kept,
-        certificate=certificate,
-        notes=notes,
-        rows=rows,
-        state=jax.device_get(state),
-    )
-
-
-def last_steps(algorithm: Algorithm, problem: Problem, parties: Rows | Columns, rounds: int) -> int:
-    """How many steps on all training rows follow the last round of a run with constraints.
-
-    At most T / 15, and no more than cost as many gradients of single rows as the rounds did; but a
-    dozen in every run that is not short.
-    """
-    cohort = cohort_of(algorithm, problem)
-    each = algorithm.batch * algorithm.steps
-    many = cohort.size if cohort else parties.count
-    drawn = each * many if isinstance(parties, Rows) else each
-    most = min(rounds / 15, rounds * drawn / parties.total)
-    return int(min(max(most, min(12, rounds / 5)), 60))
-
-
 COVERED = (
     "epsilon covers the iterates, so also the returned model, which is the last of them; it does "
     "not cover the metrics, the certificate and these notes, computed from exact data"
 )
-
-OWN = {
-    "round",
-    "slack",
-    "multipliers",
-    "bytes_up",
-    "bytes_down",
-    "bytes_peer",
-    "seconds",
-    "epsilon",
-}
-"""What describes the run as a whole, not the model that it returns."""
 
 
 def _parties(

@@ -16,8 +16,8 @@ import jax
 from fedssca.data import Dataset
 from fedssca.run.build import build, load_dataset
 from fedssca.run.config import Config, parse, render
+from fedssca.run.result import Result
 from fedssca.run.seeds import train_together
-from fedssca.run.simulate import Result
 from fedssca.studies.reproduce.identity import against_momentum
 
 __all__ = ["carry_out"]

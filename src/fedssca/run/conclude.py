@@ -1,0 +1,120 @@
+"""The end of a run: which model is returned, and what is said of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedssca.data.split import Columns, Rows
+from fedssca.evaluate.certificate import (
+    BestPoints,
+    certify,
+    early,
+    explain,
+    feasible,
+    refine,
+    restore,
+    unfinished,
+)
+from fedssca.evaluate.evaluator import Evaluator
+from fedssca.evaluate.finish import finish
+from fedssca.evaluate.kkt import Finished
+from fedssca.evaluate.thresholds import set_thresholds
+from fedssca.methods.algorithm import Algorithm, State
+from fedssca.methods.participation import cohort_of
+from fedssca.problem.problem import Problem
+from fedssca.run.result import Result
+
+__all__ = ["conclude", "last_steps"]
+
+Row = dict[str, Any]
+OWN = {
+    "round",
+    "slack",
+    "multipliers",
+    "bytes_up",
+    "bytes_down",
+    "bytes_peer",
+    "seconds",
+    "epsilon",
+}
+"""What describes the run as a whole, not the model that it returns."""
+
+
+def conclude(
+    problem: Problem,
+    evaluator: Evaluator,
+    points: BestPoints | None,
+    state: State,
+    rows: list[Row],
+    steps: int = 0,
+    thresholds: np.ndarray | None = None,
+) -> Result:
+    """Choose the model to return, and certify it or explain why it breaks a limit.
+
+    Without `points` the last model is returned: a choice by exact values would leak information.
+    Otherwise the last model is improved on all training rows first: by at most `steps` steps of
+    `evaluate.finish`, and by the biases at the positions `thresholds`.
+    """
+    w, row, passes, notes = state.w, rows[-1], 0, []
+    found, done = Finished(0), int(rows[-1]["round"])
+    if problem.constraints and points is None and not feasible(row):
+        notes = explain(problem, rows, row)
+    elif problem.constraints and points is not None:
+        if steps:
+            found = finish(evaluator, points, state.w, rows[-1], steps)
+        passes = found.passes
+        passes += set_thresholds(problem, evaluator, points, state.w, rows[-1], thresholds)
+        if points.last is None or early(points.last[1], done):
+            passes += restore(evaluator, points, state.w, rows[-1])
+        if points.best is not None:
+            w, row, more = refine(evaluator, points, state.w)
+            passes += more
+            if points.last and early(points.last[1], done):
+                notes = [
+                    f"the returned model is that of round {row['round']}, hardly trained: later "
+                    "ones broke a limit; train longer, use a larger batch, or relax the limit"
+                ]
+        elif points.least is not None:
+            w, row = points.least
+            notes = explain(problem, rows, row)
+    certificate = certify(
+        problem,
+        evaluator,
+        w,
+        row,
+        rows[-1]["slack"],
+        rows[-1]["multipliers"],
+        found,
+        rounds=done,
+        began=float(rows[0]["objective"]) if rows[0]["round"] == 0 else None,
+    )
+    notes += unfinished(certificate, rows)
+    certificate["returned"] = {"round": row.get("round"), "search_passes": passes}
+    kept = {name: row[name] for name in rows[-1] if name in row and name not in OWN}
+    return Result(
+        w=np.asarray(problem.model(w)),
+        params=problem.unravel(w),
+        last=np.asarray(problem.model(state.w)),
+        final=rows[-1] | kept,
+        certificate=certificate,
+        notes=notes,
+        rows=rows,
+        state=jax.device_get(state),
+    )
+
+
+def last_steps(algorithm: Algorithm, problem: Problem, parties: Rows | Columns, rounds: int) -> int:
+    """How many steps on all training rows follow the last round of a run with constraints.
+
+    At most T / 15, and no more than cost as many gradients of single rows as the rounds did; but a
+    dozen in every run that is not short.
+    """
+    cohort = cohort_of(algorithm, problem)
+    each = algorithm.batch * algorithm.steps
+    many = cohort.size if cohort else parties.count
+    drawn = each * many if isinstance(parties, Rows) else each
+    most = min(rounds / 15, rounds * drawn / parties.total)
+    return int(min(max(most, min(12, rounds / 5)), 60))

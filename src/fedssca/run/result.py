@@ -1,0 +1,79 @@
+"""What a run returns: the trained model, its certificate, and the evaluated rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedssca.methods.algorithm import State
+from fedssca.problem.problem import Params
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+__all__ = ["Result"]
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The trained model, its certificate, and the evaluated rounds."""
+
+    w: np.ndarray
+    """The model's parameters: the best feasible point, or the last one without constraints."""
+    params: Params
+    """The same as the model's own tree."""
+    last: np.ndarray
+    """w(T), where the algorithm ended."""
+    final: Row
+    """The last row, with objective, constraints and rates of the returned model."""
+    certificate: Row
+    """Value, limit, margin and multiplier of every constraint, KKT residual, feasible or not."""
+    notes: list[str]
+    """Plain sentences: why limits are broken, if any are; why training ended early, if it did."""
+    rows: list[Row]
+    """One dictionary per evaluated round, as in metrics.jsonl."""
+    state: State
+    privacy: Row = field(default_factory=dict)
+    """What was spent: epsilon, delta, the accountant and its assumption; {} without noise."""
+
+    @property
+    def feasible(self) -> bool:
+        """All constraints hold on the full training data."""
+        return bool(self.certificate["feasible"])
+
+    @property
+    def converged(self) -> bool:
+        """All limits are kept, and hardly anything is left to gain."""
+        return bool(self.certificate["converged"])
+
+    @property
+    def kkt_residual(self) -> float:
+        """How far the returned model is from a KKT point, free of units."""
+        return float(self.certificate["kkt_residual"])
+
+    def plot(self, **others: Result) -> Figure:
+        """The curves as a matplotlib figure, with limits and the returned model; beside `others`.
+
+        `result.plot(unconstrained=twin).savefig("curves.png")` draws two results.
+        """
+        from fedssca.run.show import figure
+
+        return figure({"result": self, **others})
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The rows as a table; a constraint named fnr has the columns constraint_fnr (F_m, its
+        limit subtracted), slack_fnr and multiplier_fnr.
+        """
+        from fedssca.run.show import frame
+
+        return frame(self)
+
+    def _repr_html_(self) -> str:
+        from fedssca.run.show import html
+
+        return html(self)
