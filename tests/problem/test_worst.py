@@ -16,6 +16,7 @@ from fedssca.errors import UserError
 from fedssca.evaluate.evaluator import evaluator_over
 from fedssca.problem.constraints import loss_at_most
 from fedssca.problem.problem import Problem
+from fedssca.problem.worst import balanced
 from tests.conftest import J, L, P
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -102,6 +103,34 @@ def test_gradients_leave_u_out_of_the_norm() -> None:
         step = 1e-6 * np.eye(5)[i]
         up, down = (log_losses(w[:-1] + sign * step, parts) for sign in (1, -1))
         assert found[1:, i] == pytest.approx((up - down) / 2e-6, abs=1e-7)
+
+
+def test_balanced_gradients_do_not_depend_on_the_level() -> None:
+    parts = three_clients()
+    rows = Rows.of(parts)
+    w = jnp.array([0.1, 0.5, -0.2, 0.3, 0.0])
+    sizes = rows.total / np.array(rows.sizes)
+
+    def terms(v: jax.Array, batch: dict[str, Any]) -> jax.Array:
+        z = batch["x"] @ v[1:] + v[0]
+        loss = jnp.logaddexp(0, z) - z * batch["y"]
+        return jnp.stack([factor * (batch["client"] == i) * loss for i, factor in enumerate(sizes)])
+
+    base = fedssca.custom_problem(
+        terms, jnp.zeros(5), combine=np.eye(4, 3, k=-1), limits=[0.0] * 3, names=list("abc")
+    )
+    seen = []
+    for level in (0.1, 30.0):
+        p = fedssca.minimise_worst(base, list("abc"), level)
+        slopes = evaluator_over(p, rows, None).gradients(p.extended(w))
+        found = balanced(p, slopes)
+        assert np.array_equal(found[:, :-1], slopes[:, :-1])
+        seen.append(found)
+    assert seen[0] == pytest.approx(seen[1])
+    longest = np.linalg.norm(seen[0][1:, :-1], axis=1).max()
+    assert seen[0][:, -1] == pytest.approx([longest, -longest, -longest, -longest])
+    plain = evaluator_over(base, rows, None).gradients(w)
+    assert balanced(base, plain) is plain
 
 
 def test_groups_are_the_values_of_a_column() -> None:
@@ -195,7 +224,9 @@ def test_vertical_form_is_the_joined_one(columns: dict[str, np.ndarray]) -> None
     ]
     own = w[split.blocks[0]]
     assert np.allclose(split.head(own, hs, batch), p.terms(w, batch), atol=1e-12)
+    assert p.scores is not None
     assert split.scores is not None
+    assert np.allclose(split.scores(own, hs), p.scores(w, batch))
     assert split.measure is not None
     assert split.scores(own, hs).shape == (len(groups), L)
     joined = p.measure(w, batch)
@@ -230,6 +261,51 @@ def test_exact_rule_on_full_batches_is_slsqp() -> None:
     row = evaluator_over(p, rows, None).row(state.w)
     assert row["objective"] == pytest.approx(best.fun, rel=1e-4)
     assert state.multipliers.sum() == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.long
+def test_the_largest_of_three_losses_is_slsqp() -> None:
+    parts = three_clients()
+    best = slsqp(parts, l2=1e-3)
+    rows = Rows.of(parts)
+    p = fedssca.classifier(
+        fedssca.linear(4, 2, dtype="float64"), objective="worst_client", sizes=rows.sizes, l2=1e-3
+    )
+    algorithm = fedssca.auto(p, rows, batch=40, rounds=200)
+    result = fedssca.simulate(p, rows, algorithm, 200, evaluate_every=50)
+    assert result.feasible
+    assert result.final["objective"] == pytest.approx(best.fun, rel=0.005)
+    assert result.w.shape == (5,)
+    assert log_losses(result.w, parts).max() == pytest.approx(result.final["train_worst"])
+    prices = [entry["multiplier"] for entry in result.certificate["constraints"]]
+    assert sum(prices) == pytest.approx(1, abs=0.02)
+    # The weights of the worst mixture: the gradients of the losses, so weighted, add up to -2 l2 w.
+    assert prices == pytest.approx([0.4046, 0.5421, 0.0534], abs=0.05)
+
+
+@pytest.mark.long
+def test_further_limits_hold() -> None:
+    """The mean loss may be at most 0.65, which the largest loss alone would not keep."""
+    parts = three_clients()
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in ("x", "y")}
+    free = slsqp(parts, l2=1e-3)
+    limit = float(log_losses(free.x[:-1], [whole])[0]) - 0.02
+    inside = {"type": "ineq", "fun": lambda v: limit - log_losses(v[:-1], [whole])[0]}
+    best = slsqp(parts, l2=1e-3, limits=[inside])
+    assert best.fun > free.fun + 1e-3
+    rows = Rows.of(parts)
+    p = fedssca.classifier(
+        fedssca.linear(4, 2, dtype="float64"),
+        loss_at_most(limit),
+        objective="worst_client",
+        sizes=rows.sizes,
+        l2=1e-3,
+    )
+    algorithm = fedssca.auto(p, rows, batch=40, rounds=200)
+    result = fedssca.simulate(p, rows, algorithm, 200, evaluate_every=50)
+    assert result.feasible
+    assert result.final["train_cost"] <= limit + 1e-9
+    assert result.final["objective"] == pytest.approx(best.fun, rel=0.01)
 
 
 @pytest.mark.long

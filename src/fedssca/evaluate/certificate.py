@@ -17,6 +17,7 @@ import numpy as np
 from fedssca.evaluate.evaluator import Evaluator
 from fedssca.evaluate.kkt import CONVERGED, SETTLED, Finished, judge_prices, more_rounds, optimality
 from fedssca.problem.problem import Array, Problem
+from fedssca.problem.worst import balanced
 
 __all__ = [
     "BestPoints",
@@ -156,7 +157,7 @@ def certify(
     length = max(float(jnp.linalg.norm(w)), away)
     objective = float(row["objective"])
     scale = max(abs(objective), 0.1 * abs(objective - (objective if began is None else began)))
-    here = optimality(evaluator.gradients(w), scale, values, length)
+    here = optimality(balanced(problem, evaluator.gradients(w)), scale, values, length)
     prices, why = judge_prices(here, multipliers, found.multipliers)
     entries = []
     for m, name in enumerate(problem.names):
@@ -166,7 +167,7 @@ def certify(
                 "name": name,
                 "value": float(values[m] + problem.limits[m]),
                 "limit": float(problem.limits[m]),
-                "margin": float(-values[m]),
+                "margin": float(0 - values[m]),
                 "feasible": bool(values[m] <= 0),
                 "active": bool(here.active[m]),
                 "multiplier": price,

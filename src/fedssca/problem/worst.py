@@ -24,7 +24,7 @@ import numpy as np
 from fedssca.errors import UserError, nearest
 from fedssca.problem.problem import Array, Batch, Problem, Vertical
 
-__all__ = ["minimise_worst"]
+__all__ = ["balanced", "minimise_worst"]
 
 
 def minimise_worst(problem: Problem, names: Sequence[str], level: float = 1.0) -> Problem:
@@ -79,6 +79,19 @@ def minimise_worst(problem: Problem, names: Sequence[str], level: float = 1.0) -
         worst=tuple(worst),
         scores=None if scores is None else lambda w, batch: scores(w[:size], batch),
     )
+
+
+def balanced(problem: Problem, gradients: np.ndarray) -> np.ndarray:
+    """The gradients of F_0..F_M, (M+1, d), with u in a unit that does not depend on `level`.
+
+    In this unit s has a gradient as long as the longest of the F_i. In a KKT residual that compares
+    lengths of gradients, a long gradient of s would hide how far those of the model are from 0.
+    """
+    if not problem.worst:
+        return gradients
+    own = np.linalg.norm(gradients[list(problem.worst), :-1], axis=1).max()
+    level = float(gradients[0, -1])
+    return np.concatenate([gradients[:, :-1], gradients[:, -1:] * (own / level)], axis=1)
 
 
 def _split(split: Vertical, size: int, lifted: Callable[[Array, Array], Array]) -> Vertical:
