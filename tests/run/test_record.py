@@ -82,7 +82,11 @@ def test_a_run_directory_honours_the_contract(
 
     config = load_config(out)
     asked = parse(shell.small.read_text(), settings)
-    found = {"opening": config.algorithm.opening, "probes": config.algorithm.probes}
+    found = {
+        "balance": config.algorithm.balance,
+        "multipliers": "corrected",
+        "probes": config.algorithm.probes,
+    }
     assert config == replace(asked, algorithm=replace(asked.algorithm, **found))
 
     kept = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]

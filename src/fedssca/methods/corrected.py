@@ -46,7 +46,7 @@ from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, start
 from fedssca.methods.dual_ascent import ascend
 from fedssca.methods.multipliers import opposites
-from fedssca.methods.schedule import Schedule
+from fedssca.methods.schedule import Schedule, warn_broken
 from fedssca.methods.surrogate import per_term
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 
@@ -121,6 +121,7 @@ def corrected_ssca(
     taus = per_term(problem, tau)
     if len(balance) != problem.constraints or not all(ratio > 0 for ratio in balance):
         raise UserError(f"balance = {list(balance)}: give a positive number for each constraint")
+    warn_broken(rho, gamma)
     combine, known, count = problem.combine, problem.known, problem.constraints
     kinds = combine.shape[1]
     curvature = taus / LONGER * combine.any(axis=1) + known

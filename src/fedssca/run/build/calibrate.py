@@ -107,8 +107,8 @@ def calibrated(config: Config, problem: Problem, clients: Rows | Columns, engine
             gamma=chosen.gamma
             or StepSettings(found.gamma.a, rise=found.gamma.rise, cool=found.gamma.cool),
             tau=list(found.tau) if chosen.tau is None else chosen.tau,
-            opening=list(found.opening) if chosen.opening is None else chosen.opening,
-            balance=list(found.balance) if chosen.balance is None else chosen.balance,
+            opening=chosen.opening or (list(found.opening) if rule == "steered" else None),
+            balance=chosen.balance or (list(found.balance) if rule == "corrected" else None),
             probes=PROBES,
         )
     return dataclasses.replace(config, algorithm=chosen)
