@@ -137,6 +137,7 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
         missed = np.maximum(now.f + margin, 0) if share == 1 else 0
         margin = np.where(v > 0, np.maximum(missed, 0.5 * margin), 0)
         if idle >= PATIENCE and (now.f <= 0).all():
+            reached = reached[-1:] * 3
             break
     if found is not None and (now.f > 0).any():
         solved = np.stack([inverse(each) for each in g])
