@@ -17,9 +17,10 @@ of F_m. One round, with gamma = gamma(t), rho the step of the averages and u = (
     x is where F_m stands, z by how much full steps fall short of what the surrogate promises
     (noise in |S|^2, curvature, lag). The shortfall falls with the noise: it counts gamma^q.
  3. Solve the round's convex problem, d = wbar - w, A_m = tau_m [F_m is sampled] + known_m:
-        min S_0'd + A_0 |d|^2   s.t.   x_m + z_m + r_m + S_m'd + A_m |d|^2 <= slack_m,
-    by its dual v = argmax v'(x + z + r) - |u'S|^2 / (4 u'A) over 0 <= v_m <= c_m, where the exact
-    penalty is c_m = 5 |S_0| / |S_m| and r_m a reserve of a fraction of the noise of f_m.
+        min S_0'd + A_0 |d|^2   s.t.   x_m / h + z_m + r_m + S_m'd + A_m |d|^2 <= slack_m,
+    by its dual v = argmax v'(x / h + z + r) - |u'S|^2 / (4 u'A) over 0 <= v_m <= c_m, where the
+    exact penalty is c_m = 5 |S_0| / |S_m|, r_m a reserve of a fraction of the noise of f_m, and
+    h = min(1, gamma (T - t) / 2) the travel that is left: less than a full step at the end.
     A limit that holds has v_m = 0: it costs nothing and earns nothing.
  4. Step d = -u'S / (2 u'A), shortened such that gamma |d| <= 0.05 |w|;  w <- w + gamma d,
     and forecast pi = gamma (S'd + A |d|^2 + z).
