@@ -71,7 +71,7 @@ def remembered(at: Callable[[np.ndarray], Any]) -> Function:
 
 
 def prices(
-    values: np.ndarray, slopes: np.ndarray, scale: np.ndarray, near: float = 1e-4
+    values: np.ndarray, slopes: np.ndarray, scale: np.ndarray, near: float = 1e-2
 ) -> tuple[np.ndarray, float]:
     """Least-squares multipliers of the active limits, and |grad L|, L the Lagrangian.
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from full_data import Function
 from scipy.optimize import minimize
+
+from fedssca.evaluate.evaluator import training
 
 
 def scales(problem: Any) -> np.ndarray:
@@ -37,14 +41,63 @@ def slsqp(at: Function, start: np.ndarray, problem: Any) -> np.ndarray:
     ).x
 
 
+def warm_start(
+    problem: Any, clients: Any, seed: int, steps: int = 8000, rows: int = 256, rate: float = 3e-3
+) -> tuple[np.ndarray, np.ndarray]:
+    """Adam on the Lagrangian with batches of all rows; log nu_m moves with the sign of F_m.
+
+    The noise of batches leads networks to better optima than descent on all rows does. Its rate
+    falls to 0. Returns w and nu, from which `augmented` goes on.
+    """
+    data = training(clients)
+    limits = jnp.asarray(np.concatenate([[0.0], problem.limits]), jnp.float32)
+    combine, known = (jnp.asarray(a, jnp.float32) for a in (problem.combine, problem.known))
+    sizes = jnp.asarray(np.maximum(scales(problem), 0.1), jnp.float32)
+    count = len(data["y"])
+
+    def values(w: Any, key: Any) -> Any:
+        chosen = jax.random.randint(key, (min(rows, count),), 0, count)
+        batch = {name: column[chosen] for name, column in data.items()}
+        means = problem.terms(w, batch).mean(axis=1)
+        return combine @ means + known * (w @ w) - limits
+
+    def lagrangian(w: Any, nu: Any, key: Any) -> Any:
+        f = values(w, key)
+        return (f[0] + nu @ f[1:]) / (1 + nu.sum()), f[1:]
+
+    def step(carry: Any, t: Any) -> Any:
+        w, log_nu, mean, square, key = carry
+        key, own = jax.random.split(key)
+        slope, f = jax.grad(lagrangian, has_aux=True)(w, jnp.exp(log_nu), own)
+        mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
+        size = jnp.sqrt(square / (1 - 0.999 ** (t + 1))) + 1e-8
+        w = w - rate * (1 - t / steps) * mean / (1 - 0.9 ** (t + 1)) / size
+        log_nu = jnp.maximum(log_nu + 30 / steps * jnp.clip(f / sizes, -1, 1), -10.0)
+        return (w, log_nu, mean, square, key), None
+
+    w = jnp.asarray(problem.start)
+    slopes = jax.jacrev(values)(w, jax.random.key(0))
+    lengths = jnp.linalg.norm(slopes, axis=1) + 1e-12
+    first = jnp.log(lengths[0] / lengths[1:])
+    begin = (w, first, jnp.zeros_like(w), jnp.zeros_like(w), jax.random.key(seed))
+    (w, log_nu, *_), _ = jax.jit(lambda c: jax.lax.scan(step, c, jnp.arange(steps)))(begin)
+    return np.asarray(w, np.float64), np.exp(np.asarray(log_nu, np.float64))
+
+
 def augmented(
-    at: Any, start: np.ndarray, problem: Any, outer: int = 10, inner: int = 300
+    at: Any,
+    start: np.ndarray,
+    problem: Any,
+    nu: np.ndarray | None = None,
+    outer: int = 10,
+    inner: int = 300,
 ) -> np.ndarray:
     """L-BFGS on an augmented Lagrangian, `at.lagrangian`, whose nu and c are updated."""
     values, _ = at(start)
     sizes = scales(problem)
     c = max(abs(values[0]), 1e-3) / np.maximum(sizes, 0.1) ** 2
-    nu, w, before = np.zeros(problem.constraints), start, np.full(problem.constraints, np.inf)
+    nu, w = np.zeros(problem.constraints) if nu is None else nu, start
+    before = np.full(problem.constraints, np.inf)
     for k in range(outer):
         most, least = {0: (2 * inner, 1e-9), outer - 1: (5 * inner, 1e-13)}.get(k, (inner, 1e-10))
         options = {"maxiter": most, "maxfun": 2 * most, "maxcor": 30, "ftol": least}
