@@ -20,6 +20,7 @@ __all__ = [
     "State",
     "Turnout",
     "publish",
+    "shortened",
     "start",
 ]
 
@@ -112,6 +113,11 @@ def start(problem: Problem, w: Array, memory: Any) -> State:
     """The state before round 1."""
     none = jnp.zeros(problem.constraints, w.dtype)
     return State(jnp.zeros((), jnp.int32), w, memory, none, none, jnp.ones((), w.dtype))
+
+
+def shortened(state: State, w: Array) -> Array:
+    """The way from the state to w, times the state's pace; w itself, to the last bit, at pace 1."""
+    return jnp.where(state.pace < 1, state.w + state.pace * (w - state.w), w)
 
 
 def publish(state: State) -> Request:

@@ -29,7 +29,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, LocalChange, Message, Request, State
+from fedssca.methods.algorithm import (
+    Algorithm,
+    LocalChange,
+    Message,
+    Request,
+    State,
+    shortened,
+)
 from fedssca.methods.multipliers import steer
 from fedssca.methods.schedule import Schedule, warn_broken
 from fedssca.methods.steered import SteeredMemory, mixture, opened
@@ -112,7 +119,7 @@ def local_ssca(
         measured = problem.measured(total.scalars, w)
         return State(
             round=asked.round,
-            w=w + state.pace * moved,
+            w=shortened(state, w + moved),
             memory=SteeredMemory(
                 rw * w + rb * b + rg * ghat,
                 course.step(state.memory.course, asked.round, measured),

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, shortened, start
 from fedssca.methods.schedule import Schedule
 from fedssca.methods.surrogate import gradients
 from fedssca.problem.problem import Array, Batch, Problem, Terms
@@ -183,10 +183,10 @@ def _descent(
         slopes = combine @ total.vectors["gradient"] + 2 * known[:, None] * w
         values = problem.measured(total.scalars, w)
         a, multipliers = weigh(DescentRound(t, values, slopes, state.multipliers, given))
-        v, lr = momentum * v + a @ slopes, rate(t).astype(w.dtype) * state.pace
+        v, lr = momentum * v + a @ slopes, rate(t).astype(w.dtype)
         slack = jnp.maximum(values, 0)
         memory = DescentMemory(v, given + lr * a)
-        return State(t, w - lr * v, memory, slack, multipliers, state.pace)
+        return State(t, shortened(state, w - lr * v), memory, slack, multipliers, state.pace)
 
     return Algorithm(name, batch, 1, init, publish, reply, update)
 

@@ -22,6 +22,7 @@ from fedssca.methods.algorithm import (
     Request,
     State,
     publish,
+    shortened,
     start,
 )
 from fedssca.methods.schedule import Schedule
@@ -70,8 +71,8 @@ def sgd(
         return Message((), {"change": share * (w - request.w)})
 
     def update(state: State, total: Message) -> State:
-        moved = state.pace * total.vectors["change"]
-        return state._replace(round=state.round + 1, w=state.w + moved)
+        w = shortened(state, state.w + total.vectors["change"])
+        return state._replace(round=state.round + 1, w=w)
 
     return Algorithm(
         "momentum" if momentum else "sgd",

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, shortened, start
 from fedssca.methods.multipliers import Dual, RoundProblem, exact_penalty
 from fedssca.methods.schedule import Schedule, warn_broken
 from fedssca.methods.surrogate import Surrogate, first_order
@@ -64,7 +64,7 @@ def ssca(
 
     def update(state: State, total: Message) -> State:
         w, t = state.w, state.round + 1
-        rho_t, gamma_t = rho(t).astype(w.dtype), gamma(t).astype(w.dtype) * state.pace
+        rho_t, gamma_t = rho(t).astype(w.dtype), gamma(t).astype(w.dtype)
         average = jax.tree.map(
             lambda old, new: (1 - rho_t) * old + rho_t * new,
             state.memory.average,
@@ -75,7 +75,7 @@ def ssca(
         dual, best = rule.step(state.memory.dual, now)
         return State(
             round=t,
-            w=(1 - gamma_t) * w + gamma_t * best.w,
+            w=shortened(state, (1 - gamma_t) * w + gamma_t * best.w),
             memory=SscaMemory(average, dual),
             slack=best.slack,
             multipliers=best.multipliers,

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Message, Request, State, start
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, shortened, start
 from fedssca.methods.multipliers import MultiplierRule, MultiplierState, steer
 from fedssca.methods.schedule import Schedule, warn_broken
 from fedssca.methods.surrogate import per_term
@@ -92,7 +92,7 @@ def steered_ssca(
 
     def update(state: State, total: Message) -> State:
         w, t, a = state.w, state.round + 1, request(state).weights
-        rho_t, gamma_t = rho(t).astype(w.dtype), gamma(t).astype(w.dtype) * state.pace
+        rho_t, gamma_t = rho(t).astype(w.dtype), gamma(t).astype(w.dtype)
         bend = a @ jnp.asarray(taus * combine.any(axis=1), w.dtype)
         fresh = total.vectors["gradient"] - 2 * bend * w
         average = (1 - rho_t) * state.memory.average + rho_t * fresh
@@ -100,7 +100,7 @@ def steered_ssca(
         measured = problem.measured(total.scalars, w)
         return State(
             round=t,
-            w=(1 - gamma_t) * w + gamma_t * wbar,
+            w=shortened(state, (1 - gamma_t) * w + gamma_t * wbar),
             memory=SteeredMemory(average, course.step(state.memory.course, t, measured)),
             slack=jnp.maximum(measured, 0),
             multipliers=a[1:] / a[0],

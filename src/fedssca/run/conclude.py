@@ -23,6 +23,7 @@ from fedssca.evaluate.finish import finish
 from fedssca.evaluate.kkt import Finished
 from fedssca.evaluate.thresholds import set_thresholds
 from fedssca.methods.algorithm import Algorithm, State
+from fedssca.methods.corrected import CorrectedMemory
 from fedssca.methods.participation import cohort_of
 from fedssca.problem.problem import Problem
 from fedssca.run.result import Result
@@ -106,13 +107,18 @@ def conclude(
     )
 
 
-def last_steps(algorithm: Algorithm, problem: Problem, parties: Rows | Columns, rounds: int) -> int:
+def last_steps(
+    algorithm: Algorithm, problem: Problem, parties: Rows | Columns, state: State
+) -> int:
     """How many steps on all training rows follow the last round of a run with constraints.
 
-    At most T / 15, and no more than cost as many gradients of single rows as the rounds did; but a
-    dozen in every run that is not short.
+    They are part of the default method; others end where their rounds end. There are at most T / 15
+    of them, and no more than cost as many gradients of single rows as the rounds did; but a dozen
+    in every run that is not short.
     """
-    cohort = cohort_of(algorithm, problem)
+    if not isinstance(state.memory, CorrectedMemory):
+        return 0
+    cohort, rounds = cohort_of(algorithm, problem), int(state.round) + 1
     each = algorithm.batch * algorithm.steps
     many = cohort.size if cohort else parties.count
     drawn = each * many if isinstance(parties, Rows) else each

@@ -124,7 +124,7 @@ def simulate(
     ahead = sorted(stop for stop in stops if first_stop <= stop <= last)
     state = safeguard.end(run(engine, at.state, ahead, observe))
     chosen_by = None if ledger else points
-    steps = 0 if stream or ledger else last_steps(algorithm, problem, parties, rounds)
+    steps = 0 if stream or ledger else last_steps(algorithm, problem, parties, state)
     thresholds = biases(problem, parties) if chosen_by and problem.stepwise else None
     result = conclude(problem, evaluator, chosen_by, state, rows, steps, thresholds)
     notes = no_better_than_constant(evaluator.constant, result.final) + safeguard.notes(state)
