@@ -59,15 +59,18 @@ CASES = {
         "data.label_holder=1",
         "privacy.secure_sum=true",
     ],
+    "until converged": [*LIMIT, "algorithm.rounds=auto", "algorithm.max_rounds=8"],
     "double precision": [*LIMIT, *COLUMNS, "run.precision=float64"],
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_deployed_is_simulated(case: str, tmp_path: Path) -> None:
+def test_deployed_is_simulated(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedssca.run.stages.FIRST", 4)
     config = parse(BASE, [*CASES[case], "data.clients=2"])
     theirs = execute(config, tmp_path / "simulated")
     ours, _, _ = deployed(config, 2, tmp_path)
+    assert ours["rounds"] == theirs["rounds"]
     for name in ("w_last", "w"):
         a, b = (np.load(tmp_path / run / "model.npz")[name] for run in ("simulated", "run"))
         assert np.linalg.norm(a - b) <= 1e-6 * np.linalg.norm(a), name

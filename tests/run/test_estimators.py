@@ -105,7 +105,8 @@ def test_settings_clone_and_cross_validation(iris: tuple[np.ndarray, np.ndarray]
     other = clone(model).set_params(l2=0.5)
     assert (other.get_params()["l2"], other.rounds, model.l2) == (0.5, 20, 1e-4)
     assert set(model.get_params()) == {
-        *("model", "hidden", "constraints", "objective", "l2", "rounds", "batch", "seed", "column")
+        *("model", "hidden", "constraints", "objective", "l2", "rounds", "batch", "seed", "column"),
+        "max_rounds",
     }
     plain = clone(model).set_params(constraints=())
     assert cross_val_score(plain, x, y, cv=2, params={"clients": 2}).min() > 0.7
@@ -146,6 +147,8 @@ BAD: list[tuple[dict[str, Any], tuple[Any, ...], str]] = [
     ({"hidden": 0}, (X, Y), "hidden = 0"),
     ({"batch": 0}, (X, Y), "batch = 0"),
     ({"rounds": 0}, (X, Y), "rounds = 0"),
+    ({"rounds": "many"}, (X, Y), "rounds = 'many'"),
+    ({"rounds": "auto", "max_rounds": 0}, (X, Y), "max_rounds = 0"),
     ({"objective": "norm"}, (X, Y), "add a constraint"),
     ({"objective": "worst_group"}, (X, Y), "needs column = <name>"),
     ({"objective": "worst_group", "column": "sex"}, (X, Y), "there is no column 'sex'"),

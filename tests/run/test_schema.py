@@ -209,6 +209,7 @@ def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
     return (
         isinstance(value, str)
         and ("enum" not in schema or value in schema["enum"])
+        and schema.get("const", value) == value
         and re.search(schema.get("pattern", ""), value) is not None
     )
 
@@ -237,6 +238,10 @@ def test_runs_fit_the_json_schema() -> None:
         "[algorithm]\ntau = [1, 0]",
         "[algorithm]\nbatch = 0",
         "[algorithm]\nbatch = 1.5",
+        "[algorithm]\nrounds = 'auto'",
+        "[algorithm]\nrounds = 'many'",
+        "[algorithm]\nrounds = 0",
+        "[algorithm]\nrounds = 7",
         "[algorithm]\nbacth = 1",
         "[algorithm]\nname = 'scca'",
         "[algorithm]\ndropout = 1",
@@ -287,6 +292,11 @@ def test_the_json_schema_holds_what_editors_need(file: str) -> None:
     [
         ("[algorithm]\nbatch = 0", "algorithm.batch"),
         ("[algorithm]\nrho = 2.0", "algorithm.rho.a"),
+        ("[algorithm]\nrounds = 'many'", "algorithm.rounds"),
+        ("[algorithm]\nrounds = 'auto'\nlocal_steps = 2", "algorithm.rounds"),
+        ("[algorithm]\nrounds = 'auto'\n[privacy]\nclip = 1", "algorithm.rounds"),
+        ("[algorithm]\nrounds = 'auto'\n[privacy]\nepsilon = 1", "algorithm.rounds"),
+        ("[algorithm]\nrounds='auto'\nname='sgd'\nrate.cool=0.5", "algorithm.rounds"),
         ("[algorithm]\nbacth = 1", "algorithm.bacth"),
         ("[data]\nsizes = [1, -1]", "data.sizes.1"),
         ("[problem]\npenalty = [1, -1]", "problem.penalty.1"),

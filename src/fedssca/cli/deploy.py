@@ -285,7 +285,7 @@ def _follow(
 
     console = progress_console(quiet, as_json)
     try:
-        with ProgressLine(console, folder.name, config.algorithm.rounds - 1) as line:
+        with ProgressLine(console, folder.name, config.algorithm.most_rounds - 1) as line:
 
             def show(row: dict[str, Any], live: Sequence[str]) -> None:
                 sites = f"{len(live)}/{len(run.sites)} sites"

@@ -29,7 +29,7 @@ def print_results(results: Mapping[Path, Row]) -> None:
     names = [escape(name) for name in short_names(results)]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("run", overflow="fold")
-    for heading in ("train cost", "|w|²", "test acc.", "limits kept", "seconds"):
+    for heading in ("rounds", "train cost", "|w|²", "test acc.", "limits kept", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, result in zip(names, results.values(), strict=True):
         kept = sum(value <= 0 for value in result["constraints"])
@@ -37,6 +37,7 @@ def print_results(results: Mapping[Path, Row]) -> None:
         accuracy = result.get("test_accuracy")
         table.add_row(
             name,
+            f"{result['round'] + 1:,}",
             f"{result['train_cost']:.4f}",
             f"{result['norm_sq']:.1f}",
             "-" if accuracy is None else f"{accuracy:.2%}",

@@ -16,7 +16,7 @@ from fedssca.methods.algorithm import State
 from fedssca.run.record import RunDirectory
 from fedssca.run.simulate import Checkpoint
 
-__all__ = ["load_checkpoint", "save_checkpoint"]
+__all__ = ["extend_checkpoint", "has_checkpoint", "load_checkpoint", "save_checkpoint"]
 
 FILE = "checkpoint/state.npz"
 UNREADABLE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
@@ -30,20 +30,29 @@ def save_checkpoint(folder: RunDirectory, at: Checkpoint) -> None:
         if point is not None:
             arrays |= {f"{name}_w": np.asarray(point[0]), f"{name}_row": json.dumps(point[1])}
     arrays |= {"config": folder.config_sha256, "seconds": at.seconds}
+    arrays |= {"reached": at.reached, "ended": at.ended}
     folder.write(FILE, lambda file: np.savez(file, **arrays))
+
+
+def has_checkpoint(folder: RunDirectory) -> bool:
+    """Whether the run was saved at some round."""
+    return (folder.path / FILE).exists()
 
 
 def load_checkpoint(folder: RunDirectory, like: State) -> Checkpoint | None:
     """Return the last checkpoint of a run, with the structure of `like`; None if there is none."""
-    path = folder.path / FILE
-    if not path.exists():
+    if not has_checkpoint(folder):
         return None
+    path = folder.path / FILE
     leaves, structure = jax.tree.flatten(like)
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as saved:
-            folder.check_config(str(saved["config"]))
+            folder.check_config(*np.atleast_1d(saved["config"]).tolist())
             stored = [saved[f"leaf{i}"] for i in range(len(leaves))]
-            seconds = float(saved["seconds"])
+            more: dict[str, Any] = {"seconds": float(saved["seconds"])}
+            if "reached" in saved:
+                violation, objective = saved["reached"].tolist()
+                more |= {"reached": (violation, objective), "ended": bool(saved["ended"])}
             points = BestPoints(
                 **{
                     name: (
@@ -63,4 +72,25 @@ def load_checkpoint(folder: RunDirectory, like: State) -> Checkpoint | None:
     if any(a.shape != b.shape or a.dtype != b.dtype for a, b in zip(stored, leaves, strict=True)):
         raise UserError(f"{path} does not fit this problem: start a new run with --out")
     state = jax.tree.unflatten(structure, [jax.numpy.asarray(leaf) for leaf in stored])
-    return Checkpoint(state, points, seconds)
+    return Checkpoint(state, points, **more)
+
+
+def extend_checkpoint(folder: RunDirectory, config_sha256: str, ended: bool) -> None:
+    """Let the checkpoint, if there is one, serve another configuration too.
+
+    `config_sha256` is that of a run with more rounds. `ended`: the run so far is complete.
+    """
+    if not has_checkpoint(folder):
+        return
+    path = folder.path / FILE
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as saved:
+            arrays = {name: saved[name] for name in saved.files}
+    except UNREADABLE as error:
+        raise UserError(
+            f"{path} cannot be read ({error}): delete it to start the run over"
+        ) from error
+    folder.check_config(*np.atleast_1d(arrays["config"]).tolist())
+    arrays["config"] = np.array([folder.config_sha256, config_sha256])
+    arrays |= {"ended": np.array(ended), "reached": arrays.get("reached", np.full(2, np.inf))}
+    folder.write(FILE, lambda file: np.savez(file, **arrays))

@@ -72,7 +72,7 @@ def conclude(
             passes += restore(evaluator, points, state.w, rows[-1])
         if points.best is not None:
             w, row, more = refine(evaluator, points, state.w)
-            passes += more
+            points.best, passes = (w, row), passes + more
             if points.last and early(points.last[1], done):
                 notes = [
                     f"the returned model is that of round {row['round']}, hardly trained: later "

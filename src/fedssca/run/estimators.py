@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -15,9 +15,12 @@ from fedssca.data.split import Rows, by_sample
 from fedssca.errors import UserError
 from fedssca.problem.constraints import Constraint, parts_from_config
 from fedssca.problem.models import Model, classifier, linear, mlp
-from fedssca.run.build.calibrate import auto
+from fedssca.problem.problem import Problem
+from fedssca.run.build.calibrate import auto_for
 from fedssca.run.result import Result
-from fedssca.run.simulate import simulate
+from fedssca.run.schema import AUTO
+from fedssca.run.simulate import Checkpoint, simulate
+from fedssca.run.stages import FIRST, for_rounds, until_converged
 
 __all__ = ["FederatedClassifier"]
 
@@ -35,7 +38,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     of the clients. With `objective` "norm" the model has the smallest |w|^2 that keeps the
     constraints, with "loss" the smallest loss + `l2` |w|^2. "worst_client" takes the largest loss
     of a client instead, "worst_group" that of a group of rows with the same value in `column`, one
-    of the clients' further columns. Step sizes are found from the data.
+    of the clients' further columns. Step sizes are found from the data. With `rounds` "auto" it
+    trains until it has converged, for at most `max_rounds` rounds.
     Features are used as they are: scale them first, with the same numbers for all clients.
 
     After `fit` there are `result_` (a `fedssca.Result`), `feasible_` (whether all constraints hold
@@ -54,10 +58,11 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         constraints: Any = (),
         objective: str = "loss",
         l2: float = 1e-4,
-        rounds: int = 300,
+        rounds: int | Literal["auto"] = 300,
         batch: int = 32,
         seed: int = 0,
         column: str | None = None,
+        max_rounds: int = 10_000,
     ) -> None:
         self.model = model
         self.hidden = hidden
@@ -68,6 +73,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.batch = batch
         self.seed = seed
         self.column = column
+        self.max_rounds = max_rounds
 
     def fit(self, X: Any, y: Any = None, clients: int = 5) -> FederatedClassifier:
         """Train with `fit(parties)` or with `fit(X, y, clients)`.
@@ -99,13 +105,25 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             **parts_from_config(self.objective, self.column, rows.beside(), rows.sizes),
         )
         batch = min(self.batch, *rows.sizes)
-        algorithm = auto(problem, rows, batch=batch, rounds=self.rounds, seed=self.seed)
-        every = max(1, self.rounds // 10)
-        self.result_ = simulate(
-            problem, rows, algorithm, self.rounds, self.seed, evaluate_every=every
-        )
+        self.result_ = self._train(problem, rows, batch)
         self.feasible_ = self.result_.feasible
         return self
+
+    def _train(self, problem: Problem, rows: Rows, batch: int) -> Result:
+        if isinstance(self.rounds, str) and self.rounds != AUTO:
+            raise UserError(f'rounds = {self.rounds!r}: it must be a whole number or "auto"')
+        most = self.max_rounds if self.rounds == AUTO else self.rounds
+        if most < 1:
+            name = "max_rounds" if self.rounds == AUTO else "rounds"
+            raise UserError(f"{name} = {most}: at least 1 is needed")
+        made = auto_for(problem, rows, batch=batch, rounds=most, seed=self.seed)
+        every = max(1, min(most, FIRST if self.rounds == AUTO else most) // 10)
+
+        def train(rounds: int, begin: Checkpoint | None, earlier: Sequence[Any]) -> Result:
+            more: Any = {"evaluate_every": every, "resume": begin, "earlier": earlier}
+            return simulate(problem, rows, made(rounds), rounds, self.seed, **more)
+
+        return (until_converged if self.rounds == AUTO else for_rounds)(train, most)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return scores (rows, classes); for two classes score 1 minus score 0, (rows,)."""

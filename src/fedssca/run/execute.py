@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,15 @@ from typing import Any
 import jax
 
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
-from fedssca.run.build import Job, build, engine_of
+from fedssca.run.build import Job, build, engine_of, for_horizon
 from fedssca.run.checkpoint import load_checkpoint, save_checkpoint
 from fedssca.run.config import Config, absolute, parse, render
 from fedssca.run.privacy import traffic_of
 from fedssca.run.record import RunDirectory
 from fedssca.run.result import Result
-from fedssca.run.schema import PrivacySettings
-from fedssca.run.simulate import simulate
+from fedssca.run.schema import AUTO, PrivacySettings
+from fedssca.run.simulate import Checkpoint, simulate
+from fedssca.run.stages import for_rounds, until_converged
 from fedssca.run.versions import versions
 
 __all__ = ["carry_out", "execute", "load_config", "train"]
@@ -27,8 +28,13 @@ MOST_LOSSES = 1000
 """Clients up to which everyone's own loss is written down."""
 
 
-def train(job: Job, **hooks: Any) -> Result:
-    """`simulate` with everything that a built job says; `hooks` add to its arguments."""
+def train(
+    job: Job, *, resume: Checkpoint | None = None, earlier: Sequence[Row] = (), **hooks: Any
+) -> Result:
+    """`simulate` with everything that a built job says; `hooks` add to its arguments.
+
+    With `algorithm.rounds = "auto"` this is done in stages, until it has converged.
+    """
     config = job.config
     said: dict[str, Any] = {
         "test": job.dataset.test,
@@ -38,14 +44,21 @@ def train(job: Job, **hooks: Any) -> Result:
         "probes": config.algorithm.probes,
         "noise": job.noise,
     }
-    return simulate(
-        job.problem,
-        job.clients,
-        job.algorithm,
-        config.algorithm.rounds,
-        config.run.seed,
-        **said | hooks,
-    )
+
+    def trained(rounds: int, begin: Checkpoint | None, rows: Sequence[Row]) -> Result:
+        return simulate(
+            job.problem,
+            job.clients,
+            for_horizon(job, rounds).algorithm,
+            rounds,
+            config.run.seed,
+            resume=begin,
+            earlier=rows,
+            **said | hooks,
+        )
+
+    stages = until_converged if config.algorithm.rounds == AUTO else for_rounds
+    return stages(trained, config.algorithm.most_rounds, resume, earlier)
 
 
 def execute(
@@ -116,6 +129,7 @@ def carry_out(
             "converged": result.converged,
             "certificate": result.certificate,
             "notes": result.notes,
+            "rounds": int(result.rows[-1]["round"]) + 1,
             "last": result.rows[-1],
             **limits_of(job),
             **own_losses(job, evaluator, result),

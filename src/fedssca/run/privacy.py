@@ -263,7 +263,7 @@ def noise_of(
         noise_multiplier=said.noise_multiplier,
         epsilon=said.epsilon,
         delta=said.delta,
-        rounds=config.algorithm.rounds,
+        rounds=config.algorithm.most_rounds,
         seed=config.run.seed,
         probes=probes,
         survivors=survivors(config, clients.count),

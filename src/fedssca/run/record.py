@@ -141,9 +141,9 @@ class RunDirectory:
         """The sha256 of the configuration, which files of the run carry."""
         return hashlib.sha256(self.config.encode()).hexdigest()
 
-    def check_config(self, sha256: str) -> None:
-        """Raise a UserError if a file with this `config_sha256` is from another configuration."""
-        if sha256 != self.config_sha256:
+    def check_config(self, *sha256: str) -> None:
+        """Raise a UserError if a file for these configurations is for another than this run's."""
+        if self.config_sha256 not in sha256:
             raise UserError(
                 f"{self.path / 'config.toml'} is not the config this run was made with: "
                 "restore that file, or start a new run with --out"
@@ -164,6 +164,11 @@ class RunDirectory:
                 with suppress(OSError):
                     draft.unlink()
                 raise
+
+    def delete(self, name: str) -> None:
+        """Delete a file, if it is there."""
+        with self._disk():
+            (self.path / name).unlink(missing_ok=True)
 
     @contextmanager
     def _disk(self) -> Iterator[None]:

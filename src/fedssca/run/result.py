@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedssca.evaluate.certificate import BestPoints
 from fedssca.methods.algorithm import State
 from fedssca.problem.problem import Params
 
@@ -40,6 +41,8 @@ class Result:
     state: State
     privacy: Row = field(default_factory=dict)
     """What was spent: epsilon, delta, the accountant and its assumption; {} without noise."""
+    points: BestPoints = field(default_factory=BestPoints, repr=False)
+    """The best points seen, which a run that goes on from `state` remembers."""
 
     @property
     def feasible(self) -> bool:

@@ -24,6 +24,7 @@ from fedssca.run.build import Job, build
 from fedssca.run.config import Config
 from fedssca.run.execute import train
 from fedssca.run.result import Result
+from fedssca.run.schema import AUTO
 from fedssca.system import cores
 
 __all__ = ["train_together"]
@@ -115,3 +116,5 @@ def _check_alike(configs: Sequence[Config]) -> None:
         raise UserError("no runs to train together: give at least one config")
     if any(_seedless(config) != _seedless(configs[0]) for config in configs):
         raise UserError("runs trained together may differ in run.seed only")
+    if configs[0].algorithm.rounds == AUTO:
+        raise UserError('algorithm.rounds = "auto": runs trained together need a number of rounds')

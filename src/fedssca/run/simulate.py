@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -39,6 +40,10 @@ class Checkpoint(NamedTuple):
     state: State
     points: BestPoints
     seconds: float
+    reached: tuple[float, float] = (math.inf, math.inf)
+    """Violation and objective of what the stage before this one reached; see `run.stages`."""
+    ended: bool = False
+    """A run ended here, and is to go on for more rounds."""
 
 
 def simulate(
@@ -115,7 +120,8 @@ def simulate(
                 on_row(rows[-1])
         due = checkpoint_every and (done % checkpoint_every == 0 or done == last or over)
         if on_checkpoint and due:
-            on_checkpoint(Checkpoint(state, replace(points), time.perf_counter() - begun))
+            spent = time.perf_counter() - begun
+            on_checkpoint(Checkpoint(state, replace(points), spent, at.reached))
         return over
 
     first = int(at.state.round)
@@ -129,6 +135,7 @@ def simulate(
     result = conclude(problem, evaluator, chosen_by, state, rows, steps, thresholds)
     notes = no_better_than_constant(evaluator.constant, result.final) + safeguard.notes(state)
     notes += _end(stream, int(state.round), last) + result.notes
+    result = replace(result, points=points)
     if ledger:
         return replace(result, notes=[COVERED, *notes], privacy=ledger.report(int(state.round)))
     return replace(result, notes=notes)

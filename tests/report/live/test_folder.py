@@ -21,6 +21,8 @@ def test_a_list_says_what_runs_are(tmp_path: Path) -> None:
     (tmp_path / "no run").mkdir()
     (tmp_path / "file").write_text("")
     made_up(tmp_path / ".hidden")
+    config = tmp_path / "done/config.toml"
+    config.write_text(config.read_text().replace("\nrounds = 21", '\nrounds = "auto"'))
     for file in old.iterdir():
         os.utime(file, (1e9, 1e9))
     with open(running / "metrics.jsonl", "a") as file:
@@ -33,6 +35,7 @@ def test_a_list_says_what_runs_are(tmp_path: Path) -> None:
     }
     assert listing["running"]["round"] == 20
     assert listing["running"]["rounds"] == 20
+    assert listing["done"]["rounds"] == 9999
     assert listing["done"]["data"] == "breast-cancer"
     assert listing["done"]["algorithm"] == "ssca"
     assert listing["done"]["kept"] == [0, 1]

@@ -39,7 +39,8 @@ def test_every_choice_is_known() -> None:
     for key, field in chosen.items():
         assert field["default"] in field["choices"]
         for choice in field["choices"]:
-            assert fill({key: choice}).errors == {}
+            beside = {"problem.column": "sex"} if choice == "worst_group" else {}
+            assert fill({key: choice} | beside).errors == {}
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,8 @@ def test_every_choice_is_known() -> None:
         ("algorithm.batch", "0", "batch = 0: it must be at least 1"),
         ("algorithm.batch", "ten", "must be a whole number"),
         ("algorithm.batch", "1.5", "must be a whole number"),
+        ("algorithm.rounds", "many", 'must be a whole number or "auto"'),
+        ("algorithm.rounds", "0", "at least 1"),
         ("data.clients", "-3", "at least 1"),
         ("data.test_fraction", "much", "must be a number"),
         ("data.partition", "dirichlett", "did you mean 'dirichlet'"),
@@ -64,6 +67,12 @@ def test_errors_stand_at_their_field(key: str, text: str, words: str) -> None:
     errors = fill({key: text, "data.name": "digits"}).errors
     assert list(errors) == [key]
     assert words in errors[key]
+
+
+def test_the_number_of_rounds_may_be_a_word() -> None:
+    assert fill({"algorithm.rounds": "auto"}) == ({"algorithm": {"rounds": "auto"}}, {})
+    assert fill({"algorithm.rounds": "9"}).tree == {"algorithm": {"rounds": 9}}
+    assert values_of({"algorithm": {"rounds": "auto"}})[0] == {"algorithm.rounds": "auto"}
 
 
 def test_all_errors_at_once() -> None:

@@ -8,7 +8,7 @@ const { addressOf, parseAddress } = await import(
 const { queryOf, readEvents } = await import("../../../src/fedssca/report/live/static/api.js");
 const draft = await import("../../../src/fedssca/report/live/static/draft.js");
 const { ago } = await import("../../../src/fedssca/report/live/static/list.js");
-const { addRows, insert } = await import("../../../src/fedssca/report/live/static/run.js");
+const { addRows, insert, mostRounds } = await import("../../../src/fedssca/report/live/static/run.js");
 
 test("addresses hold any name", () => {
   const names = ["a/b", "<img>", "100%", ".."];
@@ -16,6 +16,11 @@ test("addresses hold any name", () => {
   assert.deepEqual(parseAddress("#/"), []);
   assert.deepEqual(parseAddress("#/run/%zz"), ["run", "%zz"]);
   assert.equal(queryOf(["a&b", "c"]), "run=a%26b&run=c");
+});
+
+test("a run that ends by itself has at most max_rounds rounds", () => {
+  assert.equal(mostRounds({ "algorithm.rounds": "20", "algorithm.max_rounds": "90" }), 20);
+  assert.equal(mostRounds({ "algorithm.rounds": "auto", "algorithm.max_rounds": "90" }), 90);
 });
 
 test("events are read from pieces of any size", async () => {

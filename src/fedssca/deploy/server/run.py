@@ -181,7 +181,7 @@ class RunServer:
         file, every = self._out / "resumes.json", config.run.checkpoint_every
         times = 1 + (int(file.read_text()) if file.exists() else 0)
         RunDirectory(self._out).write(file.name, lambda out: out.write(str(times).encode()))
-        rounds = config.algorithm.rounds - 1
+        rounds = config.algorithm.most_rounds - 1
         return times * (min(every, rounds) if every else rounds)
 
     def _record_round(self, round_: int, seconds: float, share: float) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from fedssca.errors import UserError
 from fedssca.report.gather import RECENT, file_of, number, read_object, read_row
+from fedssca.run.schema import AUTO
 
 __all__ = ["RunFolder", "check_name", "last_row"]
 
@@ -113,7 +114,7 @@ def _stat(path: str) -> os.stat_result | None:
         return None
 
 
-SETTING = re.compile(r'^(name|path|rounds|clients|split) = ("[^"\n]*"|\d+)', re.M)
+SETTING = re.compile(r'^(name|path|rounds|max_rounds|clients|split) = ("[^"\n]*"|\d+)', re.M)
 SECTION = re.compile(r"^\[(data|algorithm)\]\n(.*?)(?=^\[|\Z)", re.M | re.S)
 
 
@@ -124,11 +125,13 @@ def _settings(path: Path) -> Row:
     for section, body in SECTION.findall(text):
         for key, value in SETTING.findall(body):
             out[f"{section}.{key}"] = value.strip('"') if value.startswith('"') else int(value)
+    if (rounds := out.get("algorithm.rounds", 1)) == AUTO:
+        rounds = out.get("algorithm.max_rounds", 1)
     named = Path(str(out.get("data.path", ""))).stem or out.get("data.name", "")
     return {
         "data": str(named),
         "algorithm": str(out.get("algorithm.name", "")),
-        "rounds": max(0, int(out.get("algorithm.rounds", 1)) - 1),
+        "rounds": max(0, rounds - 1) if isinstance(rounds, int) else 0,
     }
 
 

@@ -17,7 +17,14 @@ from pydantic.fields import FieldInfo
 
 from fedssca.problem.constraint_kinds import KINDS
 from fedssca.run.schema import Config, ConstraintSettings, StepSettings
-from fedssca.run.schema.validate import choices_of, keys_of, plain_types, problems, table_of
+from fedssca.run.schema.validate import (
+    choices_of,
+    keys_of,
+    plain_types,
+    problems,
+    table_of,
+    words_of,
+)
 
 __all__ = ["TAKES", "Filled", "as_toml", "field_of", "fields", "fill", "from_toml", "values_of"]
 
@@ -168,6 +175,8 @@ def _kind(field: FieldInfo) -> str:
         return "choice"
     if table_of(field.annotation) is StepSettings:
         return "step"
+    if words_of(field):
+        return "number or word"
     plain = plain_types(field.annotation)
     if list in plain:
         return "list" if len(plain) == 1 else "numbers"

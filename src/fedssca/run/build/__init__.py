@@ -9,6 +9,7 @@ runtime     where the rounds happen
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ __all__ = [
     "Job",
     "build",
     "engine_of",
+    "for_horizon",
     "load_dataset",
     "model_of",
     "plan",
@@ -76,6 +78,17 @@ def plan(config: Config, dataset: Dataset, clients: Rows | Columns) -> Job:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _job(config, dataset, clients, problem_of(config, dataset, clients))
+
+
+def for_horizon(job: Job, rounds: int) -> Job:
+    """The same job with the method of a run of so many rounds; warnings are left to `build`."""
+    if job.config.algorithm.rounds == rounds:
+        return job
+    chosen = dataclasses.replace(job.config.algorithm, rounds=rounds)
+    config = dataclasses.replace(job.config, algorithm=chosen)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _job(config, job.dataset, job.clients, job.problem)
 
 
 def _job(config: Config, dataset: Dataset, clients: Rows | Columns, problem: Problem) -> Job:

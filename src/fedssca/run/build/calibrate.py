@@ -20,7 +20,7 @@ from fedssca.run.build.runtime import Engine
 from fedssca.run.privacy import noise_deviation, noise_of
 from fedssca.run.schema import Config, StepSettings
 
-__all__ = ["auto", "calibrated", "probing"]
+__all__ = ["auto", "auto_for", "calibrated", "probing"]
 
 Wrap = Callable[[Algorithm], tuple[Algorithm, MessageNoise | None]]
 """The probing rounds -> the same in cohorts and with noise, where the run itself has them."""
@@ -41,6 +41,23 @@ def auto(
     With `cohort` > 0 that many clients are asked per round, and each stays silent with probability
     `dropout`. Step sizes for `Streams` come from their held-out rows; no row of theirs is used up.
     """
+    made = auto_for(
+        problem, clients, batch=batch, rounds=rounds, seed=seed, cohort=cohort, dropout=dropout
+    )
+    return made(rounds)
+
+
+def auto_for(
+    problem: Problem,
+    clients: Rows | Columns | Streams,
+    *,
+    batch: int,
+    rounds: int,
+    seed: int = 0,
+    cohort: int = 0,
+    dropout: float = 0.0,
+) -> Callable[[int], Algorithm]:
+    """The same for any number of rounds, calibrated once for `rounds` of them."""
 
     def asked(algorithm: Algorithm) -> Algorithm:
         if not cohort:
@@ -59,17 +76,20 @@ def auto(
         steps = _found(
             problem, clients, batch, rounds, seed, Fused, lambda probe: (asked(probe), None)
         )
-    return asked(
-        corrected_ssca(
+
+    def made(horizon: int) -> Algorithm:
+        method = corrected_ssca(
             problem,
             batch=batch,
-            rounds=rounds,
+            rounds=horizon,
             rho=steps.rho,
-            gamma=steps.gamma,
+            gamma=steps.gamma._replace(horizon=horizon),
             tau=steps.tau,
             balance=steps.balance,
         )
-    )
+        return asked(method)
+
+    return made
 
 
 def calibrated(config: Config, problem: Problem, clients: Rows | Columns, engine: Engine) -> Config:
@@ -95,7 +115,7 @@ def calibrated(config: Config, problem: Problem, clients: Rows | Columns, engine
             problem,
             clients,
             chosen.batch,
-            chosen.rounds,
+            chosen.most_rounds,
             config.run.seed,
             engine,
             lambda algorithm: probing(config, problem, clients, algorithm),

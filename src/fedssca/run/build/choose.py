@@ -78,14 +78,14 @@ def method_of(config: Config, problem: Problem) -> Method:
 
     def dual() -> Dual:
         if rule == "steered":
-            return steered(problem, chosen.rounds, penalty=most)
+            return steered(problem, chosen.most_rounds, penalty=most)
         return exact_penalty(problem, config.problem.penalty)
 
     def schedule(step: StepSettings | None, name: str, most: float = 1.0) -> Schedule:
         given = step or StepSettings(1.0)
         checked = power(given.a, given.alpha, name=f"algorithm.{name}", most=most)
         return checked._replace(
-            warm=given.warm, rise=given.rise, cool=given.cool, horizon=chosen.rounds
+            warm=given.warm, rise=given.rise, cool=given.cool, horizon=chosen.most_rounds
         )
 
     def local(momentum: float) -> Method:
@@ -111,7 +111,7 @@ def method_of(config: Config, problem: Problem) -> Method:
             "rho": schedule(chosen.rho, "rho"),
             "gamma": schedule(chosen.gamma, "gamma"),
         }
-        more: dict[str, Any] = {"rounds": chosen.rounds, "tau": tau}
+        more: dict[str, Any] = {"rounds": chosen.most_rounds, "tau": tau}
         if rule == "corrected":
             _check_corrected(config)
             ratios = chosen.balance or [1.0] * problem.constraints

@@ -1,6 +1,7 @@
 """The one schema of a run, of `site.toml` and of the project file."""
 
 from fedssca.run.schema.files import ProjectFile, SiteFile
+from fedssca.run.schema.privacy import PrivacySettings
 from fedssca.run.schema.problem import ConstraintSettings, ProblemSettings
 from fedssca.run.schema.sections import (
     AlgorithmSettings,
@@ -8,14 +9,14 @@ from fedssca.run.schema.sections import (
     DataSettings,
     DeploySettings,
     ModelSettings,
-    PrivacySettings,
     RuleName,
     RunSettings,
 )
-from fedssca.run.schema.types import StepSettings
+from fedssca.run.schema.types import AUTO, StepSettings
 from fedssca.run.schema.validate import validate
 
 __all__ = [
+    "AUTO",
     "AlgorithmSettings",
     "Config",
     "ConstraintSettings",

@@ -16,7 +16,14 @@ from fedssca.run.schema.files import ProjectFile, SiteFile
 from fedssca.run.schema.problem import ConstraintSettings
 from fedssca.run.schema.sections import Config
 from fedssca.run.schema.types import StepSettings
-from fedssca.run.schema.validate import bounds_of, choices_of, keys_of, plain_types, table_of
+from fedssca.run.schema.validate import (
+    bounds_of,
+    choices_of,
+    keys_of,
+    plain_types,
+    table_of,
+    words_of,
+)
 
 __all__ = ["config_page"]
 
@@ -69,7 +76,8 @@ END = """\
 - `metrics.jsonl`: one row per evaluated round. `constraints` are the values F_m with the limit
   subtracted.
 - `problem.json`: names and limits of the constraints, numbers of parameters, clients and rows.
-- `result.json`: the returned model's final row, certificate and notes. With at most 1000 clients
+- `result.json`: the returned model's final row, certificate and notes, and the number of `rounds`
+  that were trained. With at most 1000 clients
   that hold rows it has the loss of each client, unless [privacy] hides anything.
 - `model.npz`: `w` is the returned flat vector, `w_last` the last iterate. For the mlp, W_0 (L x J)
   comes first and then W_1 (J x P), row by row.
@@ -138,6 +146,7 @@ def _values(field: FieldInfo) -> str:
         return "step size"
     names = {bool: "true, false", int: "whole number", float: "number", str: "text", list: "list"}
     kinds = [name for kind, name in names.items() if kind in plain_types(field.annotation)]
+    kinds += [json.dumps(word) for word in words_of(field)]
     bounds = bounds_of(field).words()
     if bounds and kinds == ["list"]:
         bounds = f"entries {bounds}"

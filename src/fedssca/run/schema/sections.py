@@ -11,8 +11,10 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from fedssca.run.schema.privacy import PrivacySettings
 from fedssca.run.schema.problem import ProblemSettings
 from fedssca.run.schema.types import (
+    AUTO,
     MODEL,
     Flag,
     OneOrMore,
@@ -20,6 +22,7 @@ from fedssca.run.schema.types import (
     Real,
     StepSettings,
     Whole,
+    WholeOrAuto,
     invalid,
     key,
     step,
@@ -31,7 +34,6 @@ __all__ = [
     "DataSettings",
     "DeploySettings",
     "ModelSettings",
-    "PrivacySettings",
     "RunSettings",
 ]
 
@@ -164,8 +166,14 @@ class AlgorithmSettings:
     dropout: Real = key(
         "The probability that a client that is asked does not answer.", default=0.0, ge=0, lt=1
     )
-    rounds: Whole = key(
-        "The number of rounds T. A run does T - 1 updates.", default=1000, ge=1, basic=True
+    rounds: WholeOrAuto = key(
+        "The number of rounds T, or auto. A run does T - 1 updates. With auto it trains until it "
+        "has converged, for at most max_rounds rounds.",
+        default=1000,
+        basic=True,
+    )
+    max_rounds: Whole = key(
+        'The largest number of rounds of a run with rounds = "auto".', default=10_000, ge=1
     )
     rho: Annotated[StepSettings, step(most=1)] | None = key(
         "The step size of the running averages, as a number or as a table such as "
@@ -230,76 +238,10 @@ class AlgorithmSettings:
         "The violation up to which switching still lowers the objective.", default=0.0
     )
 
-
-@dataclass(frozen=True, config=MODEL)
-class PrivacySettings:
-    """What is hidden from the server and from other clients."""
-
-    secure_sum: Flag = key(
-        "The server sees only the sum of the clients' messages, which are masked. Parties with "
-        "columns learn the sum of the h_i, and the server learns nothing of them.",
-        default=False,
-    )
-    neighbours: Whole = key(
-        "The number of other clients with whom a client shares masks. 0 means all of up to 32 "
-        "clients, and 6 log2(n) of more.",
-        default=0,
-        ge=0,
-    )
-    threshold: Real = key(
-        "The share of the asked clients that must answer before a sum is opened, above 0.5; 0 "
-        "means two thirds.",
-        default=0.0,
-        ge=0,
-        le=1,
-    )
-    homomorphic: Flag = key(
-        "Messages are encrypted with CKKS in place of masks, for clients that hold rows.",
-        default=False,
-    )
-    key_holder: Whole = key(
-        "The number of the client that holds the key and decrypts the sum.", default=0, ge=0
-    )
-    unit: Literal["sample", "client"] = key(
-        "What the noise protects: one row (sample), or all rows of a client (client).",
-        default="sample",
-    )
-    clip: Real = key(
-        "The length to which the gradient of one unit is clipped; 0 means no clipping and no "
-        "noise.",
-        default=0.0,
-        ge=0,
-    )
-    value_clip: Real = key(
-        "The bound to which values of constrained terms are clipped; 0 means the value of clip.",
-        default=0.0,
-        ge=0,
-    )
-    noise_multiplier: Real = key(
-        "The standard deviation of the noise, as a multiple of what one unit can change. Give "
-        "this or epsilon.",
-        default=0.0,
-        ge=0,
-    )
-    epsilon: Real = key(
-        "The privacy budget of the whole run, from which the noise is computed.",
-        default=0.0,
-        ge=0,
-    )
-    delta: Real = key(
-        "The probability with which the guarantee of epsilon may fail. It should be well below "
-        "1 / (number of rows).",
-        default=1e-5,
-        gt=0,
-        lt=1,
-    )
-
-    @model_validator(mode="after")
-    def _threshold_is_a_majority(self) -> PrivacySettings:
-        if 0 < self.threshold <= 0.5:
-            words = "it must lie above 0.5 and not above 1; 0 leaves the choice to the run"
-            raise invalid(words, "threshold", self.threshold)
-        return self
+    @property
+    def most_rounds(self) -> int:
+        """The number of rounds; with "auto" the largest that it can be."""
+        return self.rounds if isinstance(self.rounds, int) else self.max_rounds
 
 
 @dataclass(frozen=True, config=MODEL)
@@ -384,4 +326,20 @@ class Config:
                 "number of clients that are asked per round",
                 "algorithm.dropout",
             )
+        if self.algorithm.rounds == AUTO and (words := self._needs_a_number()):
+            raise invalid(f"{words}: set a number of rounds", "algorithm.rounds", AUTO)
         return self
+
+    def _needs_a_number(self) -> str:
+        """Why the number of rounds must be known before the first one; empty if it need not be."""
+        chosen, privacy = self.algorithm, self.privacy
+        if privacy.clip or privacy.noise_multiplier or privacy.epsilon:
+            return "clipping and noise are planned for a known number of messages"
+        if chosen.local_steps > 1:
+            return (
+                f"the {chosen.local_steps} local steps of a round are as long as the number of "
+                "rounds says"
+            )
+        if chosen.name in ("sgd", "momentum") and chosen.rate.cool:
+            return "a rate that falls to 0 over the last rounds depends on their number"
+        return ""

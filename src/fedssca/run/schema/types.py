@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AllowInfNan, ConfigDict, Discriminator, Field, Strict, Tag, WrapValidator
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 __all__ = [
+    "AUTO",
     "LARGEST",
     "MODEL",
     "Flag",
@@ -23,6 +24,7 @@ __all__ = [
     "Real",
     "StepSettings",
     "Whole",
+    "WholeOrAuto",
     "invalid",
     "is_number",
     "key",
@@ -32,6 +34,8 @@ __all__ = [
 MODEL = ConfigDict(extra="forbid")
 LARGEST = 2**31 - 1
 """The largest whole number that a configuration may hold."""
+AUTO: Literal["auto"] = "auto"
+"""In the place of a number that the run finds itself."""
 
 Real: TypeAlias = Annotated[float, Strict(), AllowInfNan(False)]
 Positive: TypeAlias = Annotated[float, Strict(), AllowInfNan(False), Field(gt=0)]
@@ -49,6 +53,13 @@ OneOrMore: TypeAlias = Annotated[
     Discriminator(_shape),
 ]
 """A positive number, or a list of them."""
+
+WholeOrAuto: TypeAlias = Annotated[
+    Annotated[int, Strict(), Field(ge=1, le=LARGEST), Tag("<number>")]
+    | Annotated[Literal["auto"], Tag("<word>")],
+    Discriminator(lambda value: "<word>" if isinstance(value, str) else "<number>"),
+]
+"""A whole number from 1 on, or "auto"."""
 
 
 def key(help: str, *, default: Any, basic: bool = False, unset: str = "", **settings: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -24,6 +25,7 @@ __all__ = [
     "problems",
     "table_of",
     "validate",
+    "words_of",
 ]
 
 Settings = TypeVar("Settings")
@@ -134,6 +136,13 @@ def plain_types(annotation: Any) -> set[Any]:
     return set().union(*map(plain_types, parts))
 
 
+def words_of(field: FieldInfo) -> tuple[str, ...]:
+    """The words that a key takes in the place of a number, such as "auto"."""
+    if choices_of(field):
+        return ()
+    return tuple(sorted(t for t in plain_types(field.annotation) if isinstance(t, str)))
+
+
 def _literal(annotation: Any) -> tuple[str, ...]:
     if get_origin(annotation) is Literal:
         return get_args(annotation)
@@ -184,12 +193,15 @@ def _line(kind: Any, error: dict[str, Any]) -> tuple[str, str]:
         keys = ", ".join(keys_of(_table_at(kind, path)))
         return key, f"{key} = {wrong!r}: it must be a table with keys {keys}"
     field = _field_at(kind, path)
+    words = "".join(f" or {json.dumps(word)}" for word in words_of(field))
+    if said == "literal_error" and words:
+        said = "int_type"
     if said == "literal_error":
         return key, f"{key} = {wrong!r} is unknown: {nearest(str(wrong), choices_of(field))}"
     if said == "float_type" and isinstance(wrong, int) and not isinstance(wrong, bool):
         said = "finite_number"  # a whole number that no float can hold
     if said in EXPECTED:
-        return key, f"{key} = {wrong!r}: it must be {EXPECTED[said]}"
+        return key, f"{key} = {wrong!r}: it must be {EXPECTED[said]}{words}"
     if said == "less_than_equal" and ctx["le"] == LARGEST:
         return key, f"{key} = {wrong!r}: it must be less than 2^31"
     return key, f"{key} = {wrong!r}: {bounds_of(field).demand()}"

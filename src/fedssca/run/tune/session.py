@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from fedssca.data import Dataset
-from fedssca.errors import UserError
+from fedssca.errors import ConfigError, UserError
 from fedssca.run.build import load_dataset
 from fedssca.run.config import Config, absolute, render
 from fedssca.run.progress import ProgressDisplay
+from fedssca.run.schema import AUTO
 from fedssca.run.tune.folder import SearchFolder
 from fedssca.run.tune.search import plan, tune
 from fedssca.run.tune.space import choose_methods
@@ -44,6 +45,11 @@ def tune_into(
 
     Finished trials in `out` are used again; those of another config, seed or data are refused.
     """
+    if config.algorithm.rounds == AUTO:
+        raise ConfigError(
+            "algorithm.rounds",
+            'algorithm.rounds = "auto": tuning gives every trial the same rounds; set a number',
+        )
     config = absolute(config)
     chosen, left_out = choose_methods(config, methods)
     planned = plan(config, chosen, trials, seed)
@@ -52,7 +58,7 @@ def tune_into(
     dataset = load_dataset(config)
     folder = SearchFolder(out, _key(config, dataset, seed))
     known = reusable(planned, folder.trials)
-    shown = TrialProgress(progress, planned, known, config.algorithm.rounds)
+    shown = TrialProgress(progress, planned, known, config.algorithm.most_rounds)
     for note in left_out:
         progress.note(note)
     try:

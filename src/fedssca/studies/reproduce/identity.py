@@ -60,12 +60,12 @@ def against_momentum(
 ) -> list[Row]:
     """Return the training cost of both, and |w_ssca - w_momentum| / |w_ssca|, at given rounds."""
     config = job.config
-    chosen, last = config.algorithm, config.algorithm.rounds - 1
+    chosen, last = config.algorithm, config.algorithm.most_rounds - 1
     if chosen.name != "ssca" or config.problem.l2 or job.problem.constraints:
         raise UserError('the identity needs algorithm "ssca", problem.l2 = 0 and no constraints')
     if chosen.rho is None or chosen.gamma is None or not isinstance(chosen.tau, float):
         raise UserError("the identity needs algorithm.rho, gamma and tau (one number)")
-    rho, gamma = (_schedule(step, chosen.rounds) for step in (chosen.rho, chosen.gamma))
+    rho, gamma = (_schedule(step, chosen.most_rounds) for step in (chosen.rho, chosen.gamma))
     if float(rho(jnp.ones(()))) != 1.0:
         raise UserError("the identity needs rho(1) = 1: set algorithm.rho.warm = true")
     other = momentum_recursion(

@@ -48,7 +48,7 @@ class PlannedRuns:
         per_round = ROUND + SAMPLE * chosen.batch * steps
         if chosen.local_steps > 1:
             per_round += LOCAL_STEP * steps
-        each = chosen.rounds * per_round + EVALUATION * len(self.evaluate_at)
+        each = chosen.most_rounds * per_round + EVALUATION * len(self.evaluate_at)
         return START + len(self.configs) * each * (2 if self.task == "identity" else 1)
 
 
@@ -63,7 +63,7 @@ def evaluated(rounds: int) -> tuple[int, ...]:
 
 def keys(curve: Curve, runs: int) -> list[str]:
     """Return the cache keys of the runs of a curve, one per seed."""
-    at, data = evaluated(curve.config.algorithm.rounds), data_mark(curve.config)
+    at, data = evaluated(curve.config.algorithm.most_rounds), data_mark(curve.config)
     return [run_key(curve.task, _seeded(curve.config, seed), at, data) for seed in range(runs)]
 
 
@@ -86,7 +86,7 @@ def plan(panels: Iterable[Experiment], runs: int, cache: Cache) -> list[PlannedR
 
 def _items(curve: Curve, seeds: Sequence[int], named: Sequence[str]) -> list[PlannedRuns]:
     groups = [[seed] for seed in seeds] if curve.work >= LARGE else [list(seeds)]
-    at = evaluated(curve.config.algorithm.rounds)
+    at = evaluated(curve.config.algorithm.most_rounds)
     return [
         PlannedRuns(
             curve.label,

@@ -42,7 +42,7 @@ def carry_out(
     done = [0.0] * len(configs)
 
     def tell(number: int, row: Row) -> None:
-        done[number] = row["round"] / max(configs[number].algorithm.rounds - 1, 1)
+        done[number] = row["round"] / max(configs[number].algorithm.most_rounds - 1, 1)
         progress(sum(done) / len(configs))
 
     with warnings.catch_warnings():

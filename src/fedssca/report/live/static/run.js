@@ -100,7 +100,7 @@ function headOf() {
 
   function update(run) {
     const round = run.series.round?.at(-1);
-    const rounds = Number(run.settings["algorithm.rounds"]) - 1;
+    const rounds = mostRounds(run.settings) - 1;
     status.replaceChildren(
       badge(run.state),
       verdict(run),
@@ -115,6 +115,12 @@ function headOf() {
     if (labels(wanted) !== labels([...actions.children])) actions.replaceChildren(...wanted);
   }
   return { status, actions, progress, trouble, update };
+}
+
+/** The number of rounds of a run, or the largest one if it ends by itself. */
+export function mostRounds(settings) {
+  const rounds = settings["algorithm.rounds"];
+  return Number(rounds === "auto" ? settings["algorithm.max_rounds"] : rounds);
 }
 
 function roundsDone(run, round, rounds) {

@@ -46,7 +46,7 @@ def entries(curves: Sequence[Curve]) -> list[Entry]:
     """Return every method with every (B, E) of the curves; smaller loads get more rounds."""
     shapes = {(c.config.algorithm.batch, c.config.algorithm.local_steps): c.work for c in curves}
     ordered = sorted(shapes, key=lambda shape: (shapes[shape], shape[1]))
-    total = curves[0].config.algorithm.rounds
+    total = curves[0].config.algorithm.most_rounds
 
     def rounds(load: int) -> int:
         return total if load < 100 else 3 * total // 10 if load < 6000 else total // 10

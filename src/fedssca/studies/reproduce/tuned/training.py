@@ -110,7 +110,7 @@ def train(training: Training) -> Record:
         engine = make(job.problem, job.clients, job.algorithm, seed, simulated(job.noise, seed))
         state, end = job.algorithm.init(job.problem.start), "rounds"
         curve: list[list[float]] = []
-        for at in evaluation_rounds(config.algorithm.rounds):
+        for at in evaluation_rounds(config.algorithm.most_rounds):
             state = engine.advance(state, at)
             seen = measure.row(state.w)
             if not math.isfinite(seen["objective"] + seen["norm_sq"]):
