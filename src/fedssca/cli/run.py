@@ -47,6 +47,9 @@ def run(
         Path | None, typer.Option(help="The run directory; default: runs/<time>-<data>.")
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the run in this directory.")] = None,
+    more: Annotated[
+        int | None, typer.Option(help="With --resume: train for so many more rounds.")
+    ] = None,
     twin: Annotated[
         bool, typer.Option("--twin", help="Also run the same problem without its constraints.")
     ] = False,
@@ -63,12 +66,17 @@ def run(
         from fedssca.cli.results import draw_run_curves, print_results
         from fedssca.run.execute import load_config
         from fedssca.run.export import ExportTargets
+        from fedssca.run.more import with_more_rounds
         from fedssca.run.record import RunDirectory
 
+    if more is not None and resume is None:
+        raise UserError(f"--more {more} continues a run: name its directory with --resume")
     if resume is not None:
         if file or settings or out:
             raise UserError("--resume takes the run as it is: leave out the file, --set and --out")
         folder, config = resume, load_config(resume)
+        if more is not None:
+            config = with_more_rounds(RunDirectory.open(resume), more)
     else:
         config = read_config(file, settings)
         folder = out or Path("runs") / f"{timestamp()}-{data_name(config)}"
@@ -80,22 +88,25 @@ def run(
     for path in plan:
         if not continued[path]:
             RunDirectory.check_free(path)
+        elif more is not None and path != folder:
+            plan[path] = with_more_rounds(RunDirectory.open(path), more)
+    longer = {path: continued[path] and more is not None for path in plan}
     targets = ExportTargets(tensorboard, mlflow)
     targets.check()
     console, shown = progress_console(quiet, as_json), set[str]()
     try:
         results = {
-            path: _train(path, each, continued[path], targets, console, shown)
+            path: _train(path, each, continued[path], longer[path], targets, console, shown)
             for path, each in plan.items()
         }
     except KeyboardInterrupt:
         if (folder / "config.toml").exists():
-            more = " --twin" if twin else ""
-            print(f"stopped; continue with: fedssca run --resume {folder}{more}", file=sys.stderr)
+            also = " --twin" if twin else ""
+            print(f"stopped; continue with: fedssca run --resume {folder}{also}", file=sys.stderr)
         else:
             print("stopped before the first round: nothing was saved", file=sys.stderr)
         raise typer.Exit(130) from None
-    if not complete or not (folder / "curves.png").exists():
+    if not complete or any(longer.values()) or not (folder / "curves.png").exists():
         draw_run_curves(plan)
     if as_json:
         first, *others = results.values()
@@ -119,6 +130,7 @@ def _train(
     folder: Path,
     config: Config,
     resume: bool,
+    more: bool,
     targets: ExportTargets,
     console: Console,
     shown: set[str],
@@ -139,4 +151,4 @@ def _train(
             export(row)
             line.update(row["round"], row_numbers(row))
 
-        return execute(config, folder, resume=resume, on_row=show)
+        return execute(config, folder, resume=resume, more=more, on_row=show)

@@ -13,6 +13,7 @@ from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.run.build import Job, build, engine_of, for_horizon
 from fedssca.run.checkpoint import load_checkpoint, save_checkpoint
 from fedssca.run.config import Config, absolute, parse, render
+from fedssca.run.more import extend
 from fedssca.run.privacy import traffic_of
 from fedssca.run.record import RunDirectory
 from fedssca.run.result import Result
@@ -66,25 +67,30 @@ def execute(
     out: Path,
     *,
     resume: bool = False,
+    more: bool = False,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> dict[str, Any]:
     """Train as `config` says and fill the run directory `out`; returns what result.json holds.
 
     With `resume` the run in `out` goes on from its last checkpoint, to the same bits as an unbroken
-    run; a complete run is left as it is.
+    run; a complete run is left as it is. With `more` it goes on in any case, and `config` is
+    `run.more.with_more_rounds` of it.
     """
     with jax.enable_x64(config.run.precision == "float64"):
-        return _execute(config, out, resume, on_row)
+        return _execute(config, out, resume, more, on_row)
 
 
 def _execute(
-    config: Config, out: Path, resume: bool, on_row: Callable[[Row], None]
+    config: Config, out: Path, resume: bool, more: bool, on_row: Callable[[Row], None]
 ) -> dict[str, Any]:
-    if resume and (done := RunDirectory.open(out).result()) is not None:
+    if resume and not more and (done := RunDirectory.open(out).result()) is not None:
         return done
     if not resume:
         config = absolute(config)
-    return carry_out(build(config), out, resume, on_row)
+    job = build(config)
+    if more:
+        extend(RunDirectory.open(out), job.config)
+    return carry_out(job, out, resume, on_row)
 
 
 def carry_out(

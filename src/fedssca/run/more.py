@@ -1,0 +1,62 @@
+"""`fedssca run --resume DIR --more N`: a run, finished or not, gets N more rounds.
+
+The state of the last round goes on with a method that is built for the larger number of rounds. The
+files are changed in an order that leaves a usable run at any moment: the checkpoint serves the old
+and the new configuration, then result.json is deleted, then config.toml is replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from fedssca.errors import UserError
+from fedssca.run.checkpoint import extend_checkpoint, has_checkpoint
+from fedssca.run.config import Config, parse, render
+from fedssca.run.privacy import noisy
+from fedssca.run.record import RunDirectory
+from fedssca.run.schema import AUTO
+
+__all__ = ["extend", "with_more_rounds"]
+
+
+def with_more_rounds(folder: RunDirectory, more: int) -> Config:
+    """The configuration of the run in `folder` with `more` rounds; nothing is written yet.
+
+    For "auto" this raises max_rounds. A run of "auto" that ended before max_rounds has all the
+    rounds that it asked for, so its number of rounds becomes a number.
+    """
+    config = parse(folder.config, source=str(folder.path / "config.toml"))
+    if more < 1:
+        raise UserError(f"--more {more}: it must be a whole number of rounds, at least 1")
+    if (folder.path / "deploy.json").exists():
+        raise UserError(f"--more: {folder.path} was trained by sites, which only a new run can ask")
+    if noisy(config.privacy):
+        raise UserError(
+            "--more: the noise of this run was chosen for its number of rounds, and its privacy "
+            "budget is spent; start a new run with more rounds"
+        )
+    done = folder.result()
+    if done is not None and not has_checkpoint(folder):
+        raise UserError(
+            f"--more: {folder.path} holds no state to go on from (run.checkpoint_every = "
+            f"{config.run.checkpoint_every}): start a new run with more rounds"
+        )
+    return parse(folder.config, [f"algorithm.{_longer(config, done, more)}"])
+
+
+def extend(folder: RunDirectory, config: Config) -> None:
+    """Make the run in `folder` one of `config`, which has more rounds."""
+    text, done = render(config).encode(), folder.result()
+    extend_checkpoint(folder, hashlib.sha256(text).hexdigest(), ended=done is not None)
+    folder.delete("result.json")
+    folder.write("config.toml", lambda file: file.write(text))
+
+
+def _longer(config: Config, done: dict[str, Any] | None, more: int) -> str:
+    """The key that changes, and its value."""
+    chosen = config.algorithm
+    trained = chosen.most_rounds if done is None else int(done["round"]) + 1
+    if chosen.rounds == AUTO and trained == chosen.max_rounds:
+        return f"max_rounds={chosen.max_rounds + more}"
+    return f"rounds={(trained if chosen.rounds == AUTO else chosen.rounds) + more}"
