@@ -8,7 +8,9 @@ const { addressOf, parseAddress } = await import(
 const { queryOf, readEvents } = await import("../../../src/fedssca/report/live/static/api.js");
 const draft = await import("../../../src/fedssca/report/live/static/draft.js");
 const { ago } = await import("../../../src/fedssca/report/live/static/list.js");
-const { addRows, insert, mostRounds } = await import("../../../src/fedssca/report/live/static/run.js");
+const { addRows, insert, mostRounds } = await import(
+  "../../../src/fedssca/report/live/static/run.js"
+);
 
 test("addresses hold any name", () => {
   const names = ["a/b", "<img>", "100%", ".."];
