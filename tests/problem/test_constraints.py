@@ -167,10 +167,13 @@ def test_the_slope_is_the_proxys(classes: int, sharpness: float) -> None:
         odds = jnp.exp(s)
         return 1 / (1 + ((odds.sum(axis=1) - odds[:, 1]) / odds[:, 1]) ** sharpness)
 
-    proxies = {  # log(1 + e^-z) = -log sigmoid(z)
-        "fnr": lambda s: -jnp.mean(jnp.log(chance(s)[y])),
-        "fpr": lambda s: -jnp.mean(jnp.log(1 - chance(s)[~y])),
-        "recall": lambda s: -jnp.mean(jnp.log(chance(s)[y])),
+    def error(right):  # log(1 + e^-z) = -log sigmoid(z)
+        return jnp.mean(jnp.log(1 - jnp.log(right))) / np.log(1 + np.log(2))
+
+    proxies = {
+        "fnr": lambda s: error(chance(s)[y]),
+        "fpr": lambda s: error(1 - chance(s)[~y]),
+        "recall": lambda s: error(chance(s)[y]),
         "precision": lambda s: jnp.sum(chance(s) * np.where(y, -0.5, 0.5)) / y.sum(),
         "parity": lambda s: jnp.mean(chance(s)[g]) - jnp.mean(chance(s)[~g]),
         "opportunity": lambda s: jnp.mean(chance(s)[g & y]) - jnp.mean(chance(s)[~g & y]),

@@ -23,7 +23,7 @@ __all__ = [
 
 POSITIVE = 1
 """The class that a rate is about, unless the constraint names another."""
-SHARPNESS = 2.0
+SHARPNESS = 4.0
 """How steep the smooth stand-in of a 0/1 count is where the predicted class changes."""
 
 KindName: TypeAlias = Literal[

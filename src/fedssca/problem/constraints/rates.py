@@ -5,9 +5,11 @@ count, their gradient that of a smooth stand-in. Gaps and precision use sigmoid(
 
     margin = score_positive - logsumexp(the other scores),
 
-which for sharpness 1 is the softmax. Error rates use log(1 + exp(.)) of the same argument, which is
-above the count everywhere and has a gradient also for rows that are far on the wrong side, where a
-sigmoid is flat.
+which for sharpness 1 is the softmax. Error rates use log(1 + log(1 + exp(.))) / log(1 + log 2) of
+the same argument, which is above the count everywhere. For rows that are far on the wrong side its
+slope falls as 1 / margin. A sigmoid has no slope there, so a model that is wrong everywhere would
+not learn; log(1 + exp(.)) has its full slope there, so training would be spent on rows that no
+model gets right.
 
 The values that move the multipliers and decide on feasibility are therefore true rates. A rate over
 a subset S of the N training rows is a mean over all rows, (1/N) sum_n (N/N_S) 1[n in S] f(n). The
@@ -47,7 +49,7 @@ def false_negative_rate_at_most(
     check_limit("fnr", limit)
     name, own, _ = _class("fnr", labels, positive)
     term, rates = _rate(
-        _event("fnr", positive, sharpness, missed=True, proxy=jax.nn.softplus),
+        _event("fnr", positive, sharpness, missed=True, proxy=above_count),
         {1.0: own},
         {"y": labels},
     )
@@ -62,7 +64,7 @@ def false_positive_rate_at_most(
     check_limit("fpr", limit)
     name, _, others = _class("fpr", labels, positive)
     term, rates = _rate(
-        _event("fpr", positive, sharpness, proxy=jax.nn.softplus), {1.0: others}, {"y": labels}
+        _event("fpr", positive, sharpness, proxy=above_count), {1.0: others}, {"y": labels}
     )
     terms = {f"fpr[{positive}, {sharpness:g}]": (1.0, term)}
     return [Constraint(name, terms, limit, rates, stepwise=True)]
@@ -170,6 +172,11 @@ def _gap(
         Constraint(name, {terms: (1.0, term)}, limit, rates, stepwise=True),
         Constraint(f"{name}_lower", {terms: (-1.0, term)}, limit, stepwise=True),
     ]
+
+
+def above_count(x: Array) -> Array:
+    """log(1 + log(1 + exp x)) / log(1 + log 2): at least 1[x >= 0] everywhere."""
+    return jnp.log1p(jax.nn.softplus(x)) / math.log1p(math.log(2))
 
 
 def _event(
