@@ -67,7 +67,7 @@ def steered_ssca(
     opening: Sequence[float],
     penalty: float = 1e8,
 ) -> Algorithm:
-    """The default method of `fedssca run`; `calibrate` finds all of its numbers.
+    """SSCA with steered multipliers and one step per round; `calibrate` finds all of its numbers.
 
     `opening` are the first multipliers, `penalty` bounds them, `rounds` is T.
     """

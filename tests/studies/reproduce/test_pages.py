@@ -23,7 +23,7 @@ def of(kind: str) -> tuple[Experiment, dict[str, Measured]]:
     """A panel of each kind."""
     own = [
         curve("Algorithm 2, B=10", "Algorithm 2", U),
-        curve("ours", "default method", U, "algorithm.batch=20", extra=True, model="returned"),
+        curve("ours", "steered method", U, "algorithm.batch=20", extra=True, model="returned"),
         curve("new, s=1", "new", "algorithm.batch=20", series="new"),
     ]
     found = {c.label: measured(c, COSTS) for c in own}

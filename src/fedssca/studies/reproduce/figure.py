@@ -38,7 +38,7 @@ COLOURS = {
     "Algorithm 4": "#0072B2",
     "SGD": "#D55E00",
     "SGD-m": "#009E73",
-    "default method": "#CC79A7",
+    "steered method": "#CC79A7",
 }
 OTHER = ("#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (4, 1, 1, 1)))

@@ -43,6 +43,12 @@ class Origin(NamedTuple):
     fingerprint: str
 
 
+DAGGER = (
+    "Curves marked † are not in the paper: this library's method with steered multipliers, which "
+    "was its default when the figures were drawn."
+)
+
+
 def write_panel(
     out: Path,
     panel: Experiment,
@@ -131,7 +137,7 @@ def panel_page(about: Row) -> str:
     if about["definition"]:
         parts.append(about["definition"])
     if any(not curve["of_the_paper"] for curve in about["curves"]):
-        parts.append("Curves marked † are not in the paper: this library's default method.")
+        parts.append(DAGGER)
     parts.append(_origin(about))
     return "\n\n".join(parts) + "\n"
 
