@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
+import fedssca
 from fedssca import load
 from fedssca.data.split import Rows
 from fedssca.evaluate.certificate import (
@@ -355,3 +358,27 @@ def test_an_impossible_limit_is_said_and_the_run_is_a_success(shell: Shell) -> N
     assert "is over its limit 1e-06 by" in note
     assert "out: limits broken on the full training data" in outcome.out
     assert note in outcome.out.replace("\n", " ")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_advice_about_a_limit_below_the_optimum_contains_the_optimum(seed: int) -> None:
+    """The least loss of logistic regression is known; the advice must not promise less."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(400, 3))
+    y = (x @ [1.0, -1.0, 0.5] + rng.normal(size=400) > 0).astype(np.int32)
+    clients = fedssca.by_sample({"x": x.astype(np.float32), "y": y}, 4)
+    problem = fedssca.classifier(fedssca.linear(3, 2), fedssca.loss_at_most(0.05), objective="norm")
+
+    def loss(w: np.ndarray) -> float:
+        return float(np.logaddexp(0, -(2 * y - 1) * (x @ w[1:] + w[0])).mean())
+
+    optimum = minimize(loss, np.zeros(4)).fun
+    algorithm = fedssca.auto(problem, clients, batch=20, rounds=150, seed=seed)
+    result = fedssca.simulate(problem, clients, algorithm, 150, seed)
+    assert not result.feasible
+    (advice,) = [note for note in result.notes if note.startswith("loss: ")]
+    numbers = [float(number) for number in re.findall(r"0\.\d+(?= and| looks)", advice)]
+    reached = result.certificate["constraints"][0]["value"]
+    assert numbers, advice
+    assert max(numbers) <= reached + 1e-4  # never worse than what was reached
+    assert min(numbers) - 0.01 <= optimum <= max(numbers) + 1e-4

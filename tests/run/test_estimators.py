@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -176,3 +176,13 @@ def test_predicting_too_early_or_other_features(fitted: FederatedClassifier) -> 
 def test_the_package_does_not_import_sklearn() -> None:
     code = "import sys, fedssca; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
+
+
+def test_a_model_that_is_not_finished_is_said() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3))
+    y = (x[:, 0] + rng.normal(size=60) > 0).astype(int)
+    model = FederatedClassifier("linear", constraints=loss_at_most(0.01), rounds=20)
+    with pytest.warns(ConvergenceWarning, match="is over its limit 0.01"):
+        model.fit(x, y, clients=2)
+    assert not model.converged_

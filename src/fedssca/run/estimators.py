@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
@@ -43,11 +45,13 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Features are used as they are: scale them first, with the same numbers for all clients.
 
     After `fit` there are `result_` (a `fedssca.Result`), `feasible_` (whether all constraints hold
-    on the training data), `classes_` and `n_features_in_`.
+    on the training data), `converged_`, `classes_` and `n_features_in_`. What is to be said of the
+    model, such as limits that are broken or training that is not finished, is a warning.
     """
 
     result_: Result
     feasible_: bool
+    converged_: bool
     classes_: np.ndarray
     n_features_in_: int
 
@@ -106,7 +110,9 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         batch = min(self.batch, *rows.sizes)
         self.result_ = self._train(problem, rows, batch)
-        self.feasible_ = self.result_.feasible
+        self.feasible_, self.converged_ = self.result_.feasible, self.result_.converged
+        if self.result_.notes:
+            warnings.warn("\n".join(self.result_.notes), ConvergenceWarning, stacklevel=2)
         return self
 
     def _train(self, problem: Problem, rows: Rows, batch: int) -> Result:
