@@ -15,9 +15,9 @@ from fedssca.evaluate import thresholds
 from fedssca.evaluate.biases import biases
 from fedssca.evaluate.certificate import BestPoints, feasible
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
-from fedssca.evaluate.thresholds import PASSES, set_thresholds
+from fedssca.evaluate.thresholds import PASSES, TOTAL, search, set_thresholds
 from fedssca.problem.constraints import from_config
-from fedssca.problem.models import classifier, linear
+from fedssca.problem.models import classifier, linear, mlp
 from fedssca.problem.problem import Array, Problem
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -106,13 +106,18 @@ def test_no_threshold_is_better(kind: str) -> None:
     ends = -(columns["x"] @ weights.T).ravel()
     tried = np.concatenate([ends - 1e-9, ends + 1e-9, np.linspace(-2, 2, 201)])
     oracle = min(r["objective"] for s in tried if feasible(r := look.row(at(s))))
+    line = np.array([1.0, 0.0, 0.0, 0.0])
     for shift in (0.0, 2.5, -4.0):
         points, row = begun(look, at(shift))
-        passes = set_thresholds(p, look, points, at(shift), row, np.array([0]))
+        _, passes = search(look, points, (at(shift), row), line)
         assert points.best is not None
         assert points.best[1]["objective"] == pytest.approx(oracle, rel=3e-4)
         assert points.best[1] == look.row(points.best[0]) | {"round": 9}
         assert 0 < passes <= PASSES
+        points, row = begun(look, at(shift))  # all of w may move: better than any threshold
+        assert 0 < set_thresholds(p, look, points, at(shift), row, np.array([0])) <= TOTAL
+        assert points.best is not None
+        assert points.best[1]["objective"] <= oracle * (1 + 3e-4)
 
 
 @pytest.mark.long
@@ -166,7 +171,7 @@ def test_limits_that_contradict_each_other() -> None:
     p = limited(columns, 2, {"fnr": 0.01, "fpr": 0.01})
     look, w = evaluator_over(p, rows_of(columns), None), jnp.array([3.0, *weights.ravel()])
     points, row = begun(look, w)
-    assert set_thresholds(p, look, points, w, row, np.array([0])) <= PASSES
+    assert set_thresholds(p, look, points, w, row, np.array([0])) <= TOTAL
     assert points.best is None
     assert points.least is not None
     assert max(points.least[1]["constraints"]) < max(row["constraints"])
@@ -190,7 +195,10 @@ def test_the_best_point_and_the_last_one_are_both_moved() -> None:
     points, _ = begun(look, poor)
     set_thresholds(p, look, points, good, look.row(good) | {"round": 10}, np.array([0]))
     assert points.best is not None
-    assert np.array_equal(points.best[0][1:], good[1:])
+    alone, row = begun(look, good)
+    search(look, alone, (good, row), np.array([1.0, 0.0, 0.0, 0.0]))
+    assert alone.best is not None
+    assert points.best[1]["objective"] <= alone.best[1]["objective"]
 
 
 # Where it runs -----------------------------------------------------------------------------------
@@ -228,17 +236,31 @@ def test_parties_with_columns_set_the_same_thresholds() -> None:
     assert np.array_equal(found[0], found[2])
 
 
-def test_nothing_is_done_without_biases_or_without_counts() -> None:
+def test_nothing_is_done_without_counts() -> None:
     columns, weights = draw(2)
-    w, points = jnp.array([0.0, *weights.ravel()]), BestPoints()
-    for p, positions in (
-        (limited(columns, 2, {"fnr": 0.05}), None),
-        (limited(columns, 2, {"loss": 0.1}), np.array([0])),
-    ):
-        look = evaluator_over(p, rows_of(columns), None)
-        row = look.row(w) | {"round": 0}
-        assert set_thresholds(p, look, points, w, row, positions) == 0
+    w, points, p = (
+        jnp.array([0.0, *weights.ravel()]),
+        BestPoints(),
+        limited(columns, 2, {"loss": 1}),
+    )
+    look = evaluator_over(p, rows_of(columns), None)
+    row = look.row(w) | {"round": 0}
+    assert set_thresholds(p, look, points, w, row, np.array([0])) == 0
     assert points == BestPoints()
+
+
+def test_a_model_without_biases_moves_along_the_gradient() -> None:
+    columns, _ = draw(2)
+    limits = from_config("fnr", 0.1, {}, columns, 2, (N,))
+    p = classifier(mlp(3, 4, 2, dtype="float64"), limits)
+    look, points = evaluator_over(p, rows_of(columns), None), BestPoints()
+    row = look.row(p.start) | {"round": 9}
+    assert not feasible(row)
+    positions = biases(p, rows_of(columns))
+    assert positions is None
+    assert 0 < set_thresholds(p, look, points, p.start, row, positions) <= PASSES + 1
+    assert points.best is not None
+    assert feasible(look.row(points.best[0]))
 
 
 def test_points_that_are_not_finite_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

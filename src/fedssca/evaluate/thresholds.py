@@ -9,6 +9,9 @@ is a problem in one number s, in which F_0 (cross-entropy or |w|^2, see `problem
 convex. `search` solves it with values only, so everything that an evaluation exchanges is sums
 over rows: the step is the same in a simulation, for parties with columns, in a deployment and with
 secure sums. A unit of s is a unit of the scores, on whose scale the cross-entropy is defined.
+
+The same search then follows the gradient of a limit, in which all of w moves. There F_0 is convex
+for linear models; for networks the bounds that it takes from convexity are a guess.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ PASSES = 40
 """The largest number of evaluations of one line."""
 LINES = 4
 """The largest number of lines from one point."""
-TOTAL = 120
+TOTAL = 160
 """The largest number of evaluations of all lines."""
 FIRST = 1 / 32
 """The first steps along a line, in units of the scores; further ones double."""
@@ -53,22 +56,27 @@ def set_thresholds(
     """Move the biases at `positions` so that limits on rates are kept at the least objective.
 
     It begins at the best feasible point (if there is none: at the one that breaks its limits
-    least) and at w, whose evaluation is `row`. Every point that it evaluates is added to `points`.
-    Returns the number of evaluations, gradients included. Without limits on counts, or without
-    biases, it does nothing.
+    least) and at w, whose evaluation is `row`. Afterwards, and alone if there are no biases, all of
+    w moves along the gradient of the limit that is nearest. Every point that is evaluated is added
+    to `points`. Returns the number of passes over all rows; without limits on counts it is 0.
     """
-    if positions is None or not problem.stepwise:
+    if not problem.stepwise:
         return 0
     starts = [point for point in (points.best or points.least, (w, row)) if point is not None]
     if len(starts) == 2 and np.array_equal(starts[0][0], starts[1][0]):
         starts.pop()
-    passes = 0
-    for start in starts:
-        lines, used = _lines(problem, evaluator, start, positions)
-        passes, at = passes + used, start
+    slopes = [_slopes(problem, evaluator, start) for start in starts]
+    groups = [
+        (start, _bias_lines(problem, own, positions))
+        for start, own in zip(starts, slopes, strict=True)
+        if positions is not None
+    ] + [(start, _gradient_line(start, own)) for start, own in zip(starts, slopes, strict=True)]
+    passes = len(starts)
+    for start, lines in groups:
+        at = start
         for line in lines:
             if passes + PASSES > TOTAL:
-                break
+                return passes
             found, used = search(evaluator, points, at, line)
             passes += used
             # Where limits are still broken, the next line goes on from there.
@@ -76,34 +84,44 @@ def set_thresholds(
     return passes
 
 
-def _lines(
-    problem: Problem, evaluator: Evaluator, start: tuple[Array, Row], positions: np.ndarray
-) -> tuple[list[np.ndarray], int]:
-    """The directions in which biases are moved from a point, and the gradients that were spent.
-
-    A single bias can be moved in one way only. Several move along the gradients of the two limits
-    on rates that are broken most, or are nearest to it, and one by one, those first that move
-    these limits most. Directions that differ only by a common shift of all scores are the same.
-    """
+def _slopes(problem: Problem, evaluator: Evaluator, start: tuple[Array, Row]) -> np.ndarray:
+    """The gradients of the two limits on rates that are broken most, or are nearest to it."""
     w, row = start
-    eye = np.zeros((len(positions), problem.dimension))
-    eye[np.arange(len(positions)), positions] = 1.0
-    if len(positions) == 1:
-        return [eye[0]], 0
     worst = sorted(problem.stepwise, key=lambda m: -float(row["constraints"][m]))[:2]
-    slopes = evaluator.gradients(w)[1:, positions][worst]
-    sizes = np.abs(slopes).max(axis=1, keepdims=True)
-    usable = np.isfinite(sizes[:, 0]) & (sizes[:, 0] > 0)
-    slopes = slopes[usable] / sizes[usable]
-    order = np.argsort(-np.abs(slopes).sum(axis=0), kind="stable")
-    shift = float(np.abs(slopes.sum(axis=1)).max(initial=0.0) < 1e-3)
-    lines: list[np.ndarray] = []
-    for values in (*slopes, *np.eye(len(positions))[order]):
-        move = values - shift * values.mean()
+    slopes = evaluator.gradients(w)[1:][worst]
+    return np.asarray(slopes[np.isfinite(slopes).all(axis=1)])
+
+
+def _bias_lines(problem: Problem, slopes: np.ndarray, positions: np.ndarray) -> list[np.ndarray]:
+    """The directions in which biases are moved.
+
+    A single bias can be moved in one way only. Several move along the gradients, and one by one,
+    those first that change the limits most. Directions that differ only by a common shift of all
+    scores are the same.
+    """
+    own = slopes[:, positions]
+    sizes = np.abs(own).max(axis=1, keepdims=True)
+    own = own[sizes[:, 0] > 0] / sizes[sizes[:, 0] > 0]
+    order = np.argsort(-np.abs(own).sum(axis=0), kind="stable")
+    moves = [*own, *np.eye(len(positions))[order]]
+    if len(positions) > 1 and np.abs(own.sum(axis=1)).max(initial=0.0) < 1e-3:
+        moves = [move - move.mean() for move in moves]
+    units: list[np.ndarray] = []
+    for move in moves:
         unit = move / np.linalg.norm(move)
-        if all(abs(unit @ other) < 0.99 for other in lines):
-            lines.append(unit)
-    return [line / np.abs(line).max() @ eye for line in lines[:LINES]], 1
+        if all(abs(unit @ other) < 0.99 for other in units):
+            units.append(unit)
+    lines = np.zeros((min(len(units), LINES), problem.dimension))
+    for line, unit in zip(lines, units, strict=False):
+        line[positions] = unit / np.abs(unit).max()
+    return [*lines]
+
+
+def _gradient_line(start: tuple[Array, Row], slopes: np.ndarray) -> list[np.ndarray]:
+    """The gradient of the nearest limit, of the length 0.1 |w|; none where it is 0."""
+    unit = 0.1 * float(np.linalg.norm(start[0]))
+    lengths = [float(np.linalg.norm(slope)) for slope in slopes]
+    return [slope * (unit / size) for slope, size in zip(slopes, lengths, strict=True) if size][:1]
 
 
 class Sample(NamedTuple):
