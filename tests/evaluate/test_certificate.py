@@ -266,7 +266,8 @@ def test_two_limits_that_cannot_hold_together_are_named() -> None:
 def test_what_a_result_holds() -> None:
     found = trained(toy(1.25))
     assert found.feasible
-    assert found.notes == []
+    assert not found.converged  # the steps of 100 rounds are too short, and the run says so
+    assert found.notes[0].startswith("training is not finished")
     best = min(row["objective"] for row in found.rows if feasible(row))
     assert 0.25 <= found.final["objective"] <= best  # (1 - 0.5)^2 is the optimum
     assert found.final["objective"] == pytest.approx(found.w @ found.w)

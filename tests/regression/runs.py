@@ -76,6 +76,7 @@ COMMANDS: dict[str, list[str]] = {
     "default-one-limit": LOSS,
     "default-three-limits-float64": [*RATES, *DOUBLE, "model.name=linear"],
     "messages": [*HELD, *MOVED],
+    "steered-messages": [*HELD, *MOVED, "algorithm.multipliers=steered"],
     "sgd": ["algorithm.name=sgd", "algorithm.rate={a=0.5,alpha=0.2}"],
     "fedavg": [*STEPS, "algorithm.name=sgd", "data.sizes=[0.4,0.3,0.2,0.1]"],
     "momentum-float64": [*DOUBLE, "algorithm.name=momentum", "algorithm.momentum=0.8"],

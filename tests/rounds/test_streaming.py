@@ -132,14 +132,14 @@ def test_an_end_is_a_result_with_a_note(problem: Problem) -> None:
     )
     assert [row["round"] for row in result.rows] == [0, 10, 20, 30, 36]
     assert int(result.state.round) == 36
-    assert result.notes == [
+    assert (
         "client 1's rows ended after 183 rows, in round 37 of 99: the model was trained for "
         "36 rounds; give it more rows or ask for fewer rounds"
-    ]
+    ) in result.notes
     assert [int(each.state.round) for each in seen] == [0, 36]
     whole = simulate(problem, three(1000, 180, 1000), method, 37)
     assert np.array_equal(whole.last, result.last)
-    assert whole.notes == []
+    assert not any("ended" in note for note in whole.notes)
     assert whole.final["bytes_up"] == result.final["bytes_up"] == 36 * 3 * problem.dimension * 8
 
 
@@ -147,11 +147,11 @@ def test_an_end_right_after_an_evaluation_or_before_round_1(problem: Problem) ->
     method = sgd(problem, batch=5, rate=power(0.3))
     result = simulate(problem, three(1000, 1000, 100), method, 100)
     assert [row["round"] for row in result.rows] == [0, 10, 20]
-    assert "client 2's rows ended after 100 rows, in round 21" in result.notes[0]
+    assert "client 2's rows ended after 100 rows, in round 21" in " ".join(result.notes)
     nothing = simulate(problem, three(1000, 0, 1000), method, 100)
     assert [row["round"] for row in nothing.rows] == [0]
     assert np.array_equal(nothing.w, problem.start)
-    assert "client 1's rows ended after 0 rows, in round 1 of 99" in nothing.notes[0]
+    assert "client 1's rows ended after 0 rows, in round 1 of 99" in " ".join(nothing.notes)
 
 
 def test_the_shortest_source_ends_it_in_a_cohort_too(problem: Problem) -> None:

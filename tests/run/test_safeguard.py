@@ -42,6 +42,9 @@ def test_the_last_good_state_continues_with_shorter_steps(bad: dict[str, Any]) -
     back = safeguard.see(state(5, 7.0), GOOD | bad | {"round": 5})
     assert isinstance(back, fedssca.State)
     assert (int(back.round), float(back.pace), float(back.w[0])) == (5, 0.25, 1.0)
+    assert safeguard.ended
+    assert safeguard.see(state(6), GOOD | {"round": 6}) is None
+    assert not safeguard.ended
     assert "diverged once and went back" in safeguard.notes(back)[0]
 
 

@@ -62,7 +62,7 @@ class Trainings(list[dict[str, Any]]):
             limits = [-0.1] * problem.constraints
             final = {"constraints": limits, "norm_sq": 1.0 + len(self)}
             final |= {"test_cost": 1.0 + len(self), "test_accuracy": 0.5}
-            return type("Done", (), {"final": final})
+            return type("Done", (), {"final": final, "diverged": ""})
 
         patch.setattr(runner, "simulate", watched)
 

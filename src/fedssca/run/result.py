@@ -39,6 +39,8 @@ class Result:
     rows: list[Row]
     """One dictionary per evaluated round, as in metrics.jsonl."""
     state: State
+    diverged: str = ""
+    """Why training ended at an earlier point, if it diverged at the end; empty otherwise."""
     privacy: Row = field(default_factory=dict)
     """What was spent: epsilon, delta, the accountant and its assumption; {} without noise."""
     points: BestPoints = field(default_factory=BestPoints, repr=False)

@@ -27,6 +27,7 @@ class Safeguard:
         self._good = resumed
         self._norm = 0.0
         self._stopped = ""
+        """What was broken when the run was last evaluated, or ended for it."""
         self.rounds: list[int] = []
         """The rounds at which the run went back."""
 
@@ -34,7 +35,7 @@ class Safeguard:
         """None: go on. A state: go on from there. True: end the run."""
         bad = self._broken(state, row)
         if not bad:
-            self._good = state
+            self._good, self._stopped = state, ""
             if row["norm_sq"] > 0 and (not self._norm or row["round"] <= 1):
                 self._norm = float(row["norm_sq"])
             return None
@@ -44,8 +45,8 @@ class Safeguard:
                 "data and their scale"
             )
         self.rounds.append(int(row["round"]))
+        self._stopped = bad
         if len(self.rounds) > MOST:
-            self._stopped = bad
             return True
         return jax.device_put(_retreat(self._good, state))
 
@@ -63,16 +64,23 @@ class Safeguard:
             return self._good
         return state
 
+    @property
+    def ended(self) -> str:
+        """Why the run ended at a point before its last one; empty if it did not."""
+        if not self._stopped:
+            return ""
+        return (
+            f"training diverged ({self._stopped} at round {self.rounds[-1]:,}) and ended there; "
+            "the best point before that is returned: use smaller steps (a larger tau), or check the "
+            "scale of the data"
+        )
+
     def notes(self, state: State) -> list[str]:
         """What happened, in plain words."""
         lines = []
         inner = int(getattr(state.memory, "returns", 0)) - len(self.rounds)
         if self._stopped:
-            lines.append(
-                f"training diverged ({self._stopped} at round {self.rounds[-1]:,}) and ended "
-                "there; the best point before that is returned: use smaller steps (a larger tau), "
-                "or check the scale of the data"
-            )
+            lines.append(self.ended)
         elif self.rounds or inner > 0:
             count = len(self.rounds) + max(inner, 0)
             times = "once" if count == 1 else f"{count} times"

@@ -135,7 +135,7 @@ def simulate(
     result = conclude(problem, evaluator, chosen_by, state, rows, steps, thresholds)
     notes = no_better_than_constant(evaluator.constant, result.final) + safeguard.notes(state)
     notes += _end(stream, int(state.round), last) + result.notes
-    result = replace(result, points=points)
+    result = replace(result, points=points, diverged=safeguard.ended)
     if ledger:
         return replace(result, notes=[COVERED, *notes], privacy=ledger.report(int(state.round)))
     return replace(result, notes=notes)

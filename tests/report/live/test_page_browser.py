@@ -115,12 +115,12 @@ def test_hostile_names_do_nothing(seen: Seen, server: Server) -> None:
 
 def test_a_name_with_a_path_is_an_error_at_its_field(seen: Seen, folder: Path) -> None:
     seen.page.get_by_role("link", name="New run").click()
-    fill(seen, {"name": "../../x"})
+    fill(seen, {"name": "../../elsewhere"})
     seen.page.get_by_role("button", name="Start the run").click()
     error = seen.page.locator("[data-key='name'] .error")
     error.wait_for()
     assert "letters" in error.text_content()
-    assert not (folder.parent / "x").exists()
+    assert not (folder.parent / "elsewhere").exists()
 
 
 def test_rows_appear_and_a_deleted_run_is_said(seen: Seen, folder: Path) -> None:

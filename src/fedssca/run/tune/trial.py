@@ -120,7 +120,10 @@ def carry_out(
 
 
 def _result(config: Config, dataset: Dataset, on_row: Callable[[Row], None] | None) -> Row:
-    final = train(build(config, dataset), on_row=on_row).final
+    result = train(build(config, dataset), on_row=on_row)
+    if result.diverged:
+        return {"diverged": result.diverged}
+    final = result.final
     objective = config.problem.objective
     judged = {"norm": "norm_sq", "loss": "test_cost"}.get(objective, "test_worst")
     return {
