@@ -71,8 +71,8 @@ class Safeguard:
             return ""
         return (
             f"training diverged ({self._stopped} at round {self.rounds[-1]:,}) and ended there; "
-            "the best point before that is returned: use smaller steps (a larger tau), or check the "
-            "scale of the data"
+            "the best point before that is returned: use smaller steps (a larger tau), or check "
+            "the scale of the data"
         )
 
     def notes(self, state: State) -> list[str]:
