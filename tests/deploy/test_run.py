@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedssca.run.config import parse
-from fedssca.run.execute import execute
+from fedssca.run.execute import execute, load_config
 from tests.deploy.loopback import deployed
 
 pytestmark = [
@@ -71,9 +71,12 @@ def test_deployed_is_simulated(case: str, tmp_path: Path, monkeypatch: pytest.Mo
     theirs = execute(config, tmp_path / "simulated")
     ours, _, _ = deployed(config, 2, tmp_path)
     assert ours["rounds"] == theirs["rounds"]
+    # Sums of another order differ in their last bits. The corrected rule solves for multipliers and
+    # separates gradients with them, which makes these differences larger.
+    corrected = load_config(tmp_path / "simulated").algorithm.multipliers == "corrected"
     for name in ("w_last", "w"):
         a, b = (np.load(tmp_path / run / "model.npz")[name] for run in ("simulated", "run"))
-        assert np.linalg.norm(a - b) <= 1e-6 * np.linalg.norm(a), name
+        assert np.linalg.norm(a - b) <= (1e-4 if corrected else 1e-6) * np.linalg.norm(a), name
     for name in ("objective", "train_cost", "train_accuracy", "test_accuracy", "kkt_residual"):
         assert ours[name] == pytest.approx(theirs[name], rel=1e-4, abs=1e-5)
     assert ours["constraints"] == pytest.approx(theirs["constraints"], rel=1e-4, abs=1e-5)
