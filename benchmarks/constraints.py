@@ -308,7 +308,7 @@ PAPER = {
 
 
 def picture(directory: str) -> None:
-    """docs/constraints.png: the loss over the rounds, the paper's rule against the steered one."""
+    """docs/constraints.png: the loss over the rounds, the paper's rule against the default."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4), layout="constrained")
@@ -321,7 +321,7 @@ def picture(directory: str) -> None:
         axis.axhline(0.13, color="black", linewidth=1)
         for result, name, colour, dash in (
             (plain, "exact penalty, printed step sizes", "#D55E00", "--"),
-            (ours, "steered, nothing set", "#0072B2", "-"),
+            (ours, "default, nothing set", "#0072B2", "-"),
         ):
             seen = [(each["round"], each["train_cost"]) for each in result.rows]
             norm = result.final["norm_sq"]
