@@ -65,7 +65,7 @@ class InverseHessian:
 
 
 class Place(NamedTuple):
-    """A point with its values, and its gradients once they are asked for."""
+    """A point with its values."""
 
     w: np.ndarray
     objective: float
@@ -102,7 +102,7 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
     size = np.linalg.norm(g[0]) + np.linalg.norm(g[1:], axis=1).max(initial=0.0)
     inverse = InverseHessian(FIRST * length / size)
     sigma, margin = np.zeros(len(now.f)), np.zeros(len(now.f))
-    found, idle, v, reached = None, 0, sigma, [now.objective]
+    found, idle, settled, reached = None, 0, False, [now.objective]
     reference = max(abs(now.objective), 1e-12)
     for _ in range(steps):
         solved = np.stack([inverse(each) for each in g])
@@ -136,8 +136,8 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
         reached.append(now.objective)
         missed = np.maximum(now.f + margin, 0) if share == 1 else 0
         margin = np.where(v > 0, np.maximum(missed, 0.5 * margin), 0)
-        if idle >= PATIENCE and (now.f <= 0).all():
-            reached = reached[-1:] * 3
+        settled = idle >= PATIENCE and bool((now.f <= 0).all())
+        if settled:
             break
     if found is not None and (now.f > 0).any():
         solved = np.stack([inverse(each) for each in g])
@@ -145,6 +145,8 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
             there = visit(now.w - shortest(now.f + 0.5 * 2**k * now.f.max(), g, solved))
             if there is None or (there.f <= 0).all():
                 break
+    if settled:
+        return Finished(passes, found, 0.0)
     late = reached[len(reached) // 2 :]
     lowered = (max(late) - late[-1]) / reference if len(late) > 2 else None
     return Finished(passes, found, lowered)

@@ -48,7 +48,7 @@ from fedssca.methods.algorithm import Algorithm, Message, Request, State, start
 from fedssca.methods.dual_ascent import ascend
 from fedssca.methods.multipliers import opposites
 from fedssca.methods.schedule import Schedule, warn_broken
-from fedssca.methods.surrogate import per_term
+from fedssca.methods.surrogate import mixed_gradient, per_term
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 
 __all__ = ["CorrectedMemory", "corrected_ssca"]
@@ -145,15 +145,7 @@ def corrected_ssca(
         return Request(state.round + 1, state.w, state.memory.weights)
 
     def reply(terms: Terms, asked: Request, data: Batch) -> Message:
-        share = data["weight"].astype(asked.w.dtype)
-        mix = asked.weights @ jnp.asarray(combine, asked.w.dtype)
-
-        def mixed(w: Array) -> tuple[Array, Array]:
-            means = terms(w, data).astype(w.dtype) @ share
-            return mix @ means, means
-
-        slope, means = jax.grad(mixed, has_aux=True)(asked.w)
-        return Message(means[problem.valued], {"gradient": slope})
+        return mixed_gradient(problem, terms, asked, data)
 
     def track(m: CorrectedMemory, fresh: Array, drift: float) -> tuple[Array, Array]:
         mix = m.weights @ jnp.asarray(combine, fresh.dtype)

@@ -16,14 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, shortened, start
 from fedssca.methods.multipliers import MultiplierRule, MultiplierState, steer
 from fedssca.methods.schedule import Schedule, warn_broken
-from fedssca.methods.surrogate import per_term
+from fedssca.methods.surrogate import mixed_gradient, per_term
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 
 __all__ = ["SteeredMemory", "mixture", "opened", "steered_ssca"]
@@ -74,21 +73,13 @@ def steered_ssca(
     taus = per_term(problem, tau)
     warn_broken(rho, gamma)
     course = steer(problem, rounds, penalty=penalty)
-    combine, valued = problem.combine, problem.valued
+    combine = problem.combine
 
     def request(state: State) -> Request:
         return Request(state.round + 1, state.w, mixture(state))
 
     def reply(terms: Terms, asked: Request, data: Batch) -> Message:
-        share = data["weight"].astype(asked.w.dtype)
-        mix = asked.weights @ jnp.asarray(combine, asked.w.dtype)
-
-        def lagrangian(w: Array) -> tuple[Array, Array]:
-            means = terms(w, data).astype(w.dtype) @ share
-            return mix @ means, means
-
-        slope, means = jax.grad(lagrangian, has_aux=True)(asked.w)
-        return Message(means[valued], {"gradient": slope})
+        return mixed_gradient(problem, terms, asked, data)
 
     def update(state: State, total: Message) -> State:
         w, t, a = state.w, state.round + 1, request(state).weights

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Message
+from fedssca.methods.algorithm import Message, Request
 from fedssca.methods.solver import Quadratic
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 
@@ -53,6 +53,22 @@ def gradients(problem: Problem, terms: Terms, w: Array, batch: Batch) -> Message
     else:
         (rows,) = jax.vmap(pullback)(jnp.eye(len(means), dtype=w.dtype))
     return Message(means[problem.valued], {"gradient": rows})
+
+
+def mixed_gradient(problem: Problem, terms: Terms, asked: Request, batch: Batch) -> Message:
+    """The same values, and one gradient for all terms: that of sum_m a_m F_m's sampled part.
+
+    The weights a are those of the request, so that a message is as long for any number of limits.
+    """
+    weight = batch["weight"].astype(asked.w.dtype)
+    mix = asked.weights @ jnp.asarray(problem.combine, asked.w.dtype)
+
+    def mixed(w: Array) -> tuple[Array, Array]:
+        means = terms(w, batch).astype(w.dtype) @ weight
+        return mix @ means, means
+
+    slope, means = jax.grad(mixed, has_aux=True)(asked.w)
+    return Message(means[problem.valued], {"gradient": slope})
 
 
 def first_order(
