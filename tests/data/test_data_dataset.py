@@ -102,3 +102,23 @@ def test_bad_npz(tmp_path: Path) -> None:
     for content in (b"", b"text", whole[: len(whole) // 2]):
         (tmp_path / "a.npz").write_bytes(content)
         refused("cannot be read as NPZ", path)
+
+
+def test_the_names_of_classes_and_of_kept_text_are_known(tmp_path: Path) -> None:
+    """Classes are in sorted order; whole numbers are written without a decimal point."""
+    rows = [("well", 0), ("sick", 2), ("well", 1), ("sick", 2), ("well", 0), ("sick", 1)]
+    text = "state,town,dose,y\n" + "".join(
+        f"{state},{'nso'[i % 3]},{i},{2 * dose}\n" for i, (state, dose) in enumerate(rows)
+    )
+    (tmp_path / "t.csv").write_text(text)
+    path = str(tmp_path / "t.csv")
+    by_state = load(None, path, label="state", test_fraction=0.3, keep=["town", "dose"])
+    assert by_state.labels == ("sick", "well")
+    assert by_state.kinds == {"town": ("n", "o", "s")}
+    by_dose = load(None, path, label="y", test_fraction=0.3)
+    assert by_dose.labels == (0, 2, 4)
+    assert all(type(name) is int for name in by_dose.labels)
+    assert load("digits").labels == tuple(range(10))
+    assert replace(small(), labels=(False, True)).labels == (False, True)
+    with pytest.raises(UserError, match="3 names for 2 classes"):
+        check(replace(small(), labels=("a", "b", "c")))

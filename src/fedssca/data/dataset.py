@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedssca.data.classes import Label, class_names
 from fedssca.data.encode import (
     MOST_KINDS,
     codes,
@@ -44,6 +45,17 @@ class Dataset:
     """The factor by which the model multiplies x: 1/255 for images, 1 for standardised columns."""
     features: tuple[str, ...]
     """The names of the P columns of x."""
+    labels: tuple[Label, ...] = ()
+    """The names of the classes 0 .. classes-1, as in the data; by default their numbers."""
+    kinds: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each further column that holds text: the values that its numbers 0, 1, ... stand for."""
+    positive: int | None = None
+    """The class that rates are about, if the data set itself defines one."""
+
+    def __post_init__(self) -> None:
+        """Classes without names are called by their numbers."""
+        if not self.labels:
+            object.__setattr__(self, "labels", tuple(range(self.classes)))
 
 
 def check(dataset: Dataset) -> None:
@@ -55,6 +67,11 @@ def check(dataset: Dataset) -> None:
                 raise UserError(f"{where}: column {needed!r} is missing; both x and y are needed")
         _check_rows(where, columns, dataset.features)
         _check_labels(where, columns["y"], dataset.classes)
+    if len(dataset.labels) != dataset.classes:
+        raise UserError(
+            f"{dataset.name}: {len(dataset.labels)} names for {dataset.classes} classes; each "
+            "class needs one"
+        )
     if set(dataset.train) != set(dataset.test):
         raise UserError(
             f"{dataset.name}: train has the columns {sorted(dataset.train)} and test has "
@@ -121,7 +138,7 @@ def from_table(
     _check_keep(name, keep, [c for c in table if c != label])
     for column, values in table.items():
         _finite(name, (column,), values[:, None])
-    y, classes = _labels(name, table[label])
+    y, labels = _labels(name, table[label])
     train = np.arange(len(y)) < train_rows if train_rows else _in_train(name, y, fraction, seed)
     raw = {column: values for column, values in table.items() if column != label}
     kinds: dict[str, list[str]] = {}
@@ -144,9 +161,11 @@ def from_table(
         )
     features = feature_names(raw, kinds)
     columns = {"x": encode(raw.items(), kinds, moments), "y": y}
-    columns |= {k: _beside(table[k]) for k in keep}
+    beside, named = _beside(table, keep)
+    columns |= beside
     parts = [{k: v[rows] for k, v in columns.items()} for rows in (train, ~train)]
-    return Dataset(name, parts[0], parts[1], classes, 1.0, tuple(features))
+    own, held = parts
+    return Dataset(name, own, held, len(labels), 1.0, tuple(features), labels, named)
 
 
 def from_arrays(
@@ -176,14 +195,16 @@ def from_arrays(
     features = tuple(f"x{j}" for j in range(x.shape[1]))
     if x.dtype.kind not in "biuf" or not x.size:
         raise UserError(f"{name}: x is {x.dtype}, shape {x.shape}; it should hold rows of numbers")
-    y, classes = _labels(name, both["y"])
+    y, labels = _labels(name, both["y"])
     rows = np.arange(len(y)) < len(train["y"]) if test else _in_train(name, y, fraction, seed)
     if scale is None:
         _finite(name, features, x)
         x = standardise(x, *_moments(name, features, x[rows]))
-    columns = {"x": x, "y": y} | {k: _beside(both[k]) for k in keep}
+    beside, named = _beside(both, keep)
+    columns = {"x": x, "y": y, **beside}
     parts = [{k: v[part] for k, v in columns.items()} for part in (rows, ~rows)]
-    return Dataset(name, parts[0], parts[1], classes, scale or 1.0, features)
+    own, held = parts
+    return Dataset(name, own, held, len(labels), scale or 1.0, features, labels, named)
 
 
 def _in_train(name: str, y: Array, fraction: float, seed: int) -> Array:
@@ -207,8 +228,8 @@ def stratified(y: Array, fraction: float, seed: int) -> Array:
     return kept
 
 
-def _labels(name: str, raw: Array) -> tuple[Array, int]:
-    """Return labels 0 .. L-1, in the sorted order of the raw labels, and L."""
+def _labels(name: str, raw: Array) -> tuple[Array, tuple[Label, ...]]:
+    """Return labels 0 .. L-1, in the sorted order of the raw labels, and the names of classes."""
     if raw.ndim != 1 or raw.dtype.kind not in "biufU":
         raise UserError(
             f"{name}: labels have shape {raw.shape}, {raw.dtype}; give one label per row"
@@ -227,7 +248,7 @@ def _labels(name: str, raw: Array) -> tuple[Array, int]:
             f"{name}: labels out of range: {len(kinds)} different labels in {len(raw)} rows; "
             "at most 1000 classes: is this the label column?"
         )
-    return y.astype(np.int32), len(kinds)
+    return y.astype(np.int32), class_names(kinds)
 
 
 def _moments(name: str, features: Sequence[str], x: Array) -> tuple[Array, Array]:
@@ -243,9 +264,12 @@ def _moments(name: str, features: Sequence[str], x: Array) -> tuple[Array, Array
     return mean, deviation
 
 
-def _beside(values: Array) -> Array:
-    """Return a column to keep beside x, as numbers."""
-    return codes(values, kinds_of(values) if is_text(values) else None)
+def _beside(
+    table: Mapping[str, Array], keep: Sequence[str]
+) -> tuple[dict[str, Array], dict[str, tuple[str, ...]]]:
+    """Return the columns to keep beside x as numbers, and the values of those that are text."""
+    kinds = {column: tuple(kinds_of(table[column])) for column in keep if is_text(table[column])}
+    return {column: codes(table[column], kinds.get(column)) for column in keep}, kinds
 
 
 def _finite(name: str, features: Sequence[str], x: Array) -> None:

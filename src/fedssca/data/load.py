@@ -108,7 +108,8 @@ def _from_folder(
         train, test = (read_csv(p, _ADULT) for p in paths)
         test["income"] = np.char.rstrip(test["income"].astype(str), ".")
         both, n = {k: np.concatenate([train[k], test[k]]) for k in _ADULT}, len(train["income"])
-        return from_table(name, both, "income", fraction, seed, ["sex", "race", *keep], n)
+        data = from_table(name, both, "income", fraction, seed, ["sex", "race", *keep], n)
+        return dataclasses.replace(data, positive=data.labels.index(">50K"))
     x, y, xt, yt = (
         read_idx(p, d, sums[f]) for p, f, d in zip(paths, files, (3, 1, 3, 1), strict=True)
     )

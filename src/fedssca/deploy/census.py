@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows
+from fedssca.data.classes import class_names
 from fedssca.data.dataset import Array
 from fedssca.run.build import Job
 from fedssca.run.config import Config, render
@@ -76,7 +77,16 @@ def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:
         columns[name] = np.repeat(values, repeats) if len(repeats) else np.zeros(total, dtype)
     x = np.broadcast_to(np.zeros((1, 1), census.dtype), (total, len(census.features)))
     rows = {"x": x, "y": y, **columns}
-    dataset = Dataset("sites", rows, {}, len(census.labels), census.scale, tuple(census.features))
+    dataset = Dataset(
+        name="sites",
+        train=rows,
+        test={},
+        classes=len(census.labels),
+        scale=census.scale,
+        features=tuple(census.features),
+        labels=class_names(census.labels),
+        kinds={name: tuple(kinds) for name, kinds in census.extra.items() if kinds is not None},
+    )
     if not census.columns:
         return dataset, Rows(rows, tuple(census.sizes))
     ends = np.cumsum(census.widths)
