@@ -10,7 +10,7 @@ import fedssca
 from fedssca.data.split import Rows
 from fedssca.errors import UserError
 from fedssca.evaluate.evaluator import evaluator_over
-from fedssca.problem.limits import sides
+from fedssca.problem.limits import Bound, sides, stated
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -21,6 +21,38 @@ def test_sides_by_hand() -> None:
     assert sides("x", (None, 2)) == [("x", 1.0, 2.0)]
     assert sides("x", (0.25, None)) == [("x_lower", -1.0, -0.25)]
     assert sides("x", np.array([0.1, 0.1])) == [("x", 1.0, 0.1), ("x_lower", -1.0, -0.1)]
+
+
+def test_the_sides_of_a_limit_are_joined() -> None:
+    labels, groups = np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
+    limits = [
+        *fedssca.loss_at_most(0.3),
+        *fedssca.parity_gap_at_most(0.05, groups, "sex"),
+        *fedssca.recall_at_least(0.9, labels),
+        *fedssca.custom("share", lambda scores, batch: scores[:, 0], (0.2, None)),
+        *fedssca.client_loss_at_most(0.5, [1, 3]),
+    ]
+    problem = fedssca.classifier(fedssca.linear(2, 2), limits)
+    found = [
+        (each.quantity, each.low, each.high, each.client, each.constraints)
+        for each in stated(problem.bounds)
+    ]
+    assert found == [
+        ("cost", None, 0.3, None, (0,)),
+        ("parity_sex", -0.05, 0.05, None, (1, 2)),
+        ("recall", 0.9, None, None, (3,)),
+        ("share_lower", 0.2, None, None, (4,)),
+        ("client_loss_0", None, 0.5, 0, (5,)),
+        ("client_loss_1", None, 0.5, 1, (6,)),
+    ]
+
+
+def test_a_second_limit_of_a_quantity_stays_by_itself() -> None:
+    twice = stated([Bound("a", high=1.0), Bound("a", high=2.0), Bound("a", low=0.0)])
+    assert [(each.low, each.high, each.constraints) for each in twice] == [
+        (0.0, 1.0, (0, 2)),
+        (None, 2.0, (1,)),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from fedssca.errors import UserError
-from fedssca.problem.limits import Limit, sides
+from fedssca.problem.limits import Limit, Side, sides
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
 
 __all__ = ["custom_problem", "vertical_problem"]
@@ -55,7 +56,7 @@ def custom_problem(
     if (coefficients < 0).any():
         raise UserError(f"known = {known}: the coefficients of |w|^2 must not be negative")
     called = names or [f"constraint {m}" for m in range(1, count + 1)]
-    parts = [
+    parts: list[tuple[int, Side]] = [
         (m, side)
         for m, (name, limit) in enumerate(zip(called, limits, strict=True), start=1)
         for side in sides(name, limit)
@@ -70,8 +71,17 @@ def custom_problem(
     signs = np.array([1.0, *(side.sign for _, side in parts)])
     flat, unravel = ravel_pytree(params)
 
+    bounds = tuple(side.bound(called[m - 1]) for m, side in parts)
+
     def reported(w: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
-        return {} if measure is None else measure(unravel(w), batch)
+        """What the user measures, and the limited means themselves."""
+        own = {} if measure is None else measure(unravel(w), batch)
+        if not bounds:
+            return own
+        means = jnp.asarray(matrix[1:]) @ terms(unravel(w), batch)
+        means += (jnp.asarray(coefficients[1:]) * (w @ w))[:, None]
+        one = jnp.ones_like(means[0])
+        return {name: [(1.0, mean, one)] for name, mean in zip(called, means, strict=True)} | own
 
     return Problem(
         terms=lambda w, batch: terms(unravel(w), batch),
@@ -82,6 +92,7 @@ def custom_problem(
         limits=np.array([side.limit for _, side in parts]),
         names=tuple(side.name for _, side in parts),
         measure=reported,
+        bounds=bounds,
     )
 
 

@@ -1,4 +1,9 @@
-"""Limits of user-written constraints: one number, or a pair (low, high) that bounds both sides."""
+"""Limits as users state them, and the constraints that are their sides.
+
+A limit bounds one reported quantity from above, from below or from both sides. Every side is a
+constraint F_m <= 0 of its own, and its `Bound` says which quantity it bounds. `stated` joins the
+sides again, for everything that people read.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,66 @@ import numpy as np
 
 from fedssca.errors import UserError
 
-__all__ = ["Limit", "Side", "sides"]
+__all__ = ["Bound", "Limit", "Side", "StatedLimit", "sides", "stated"]
 
 Limit: TypeAlias = float | Sequence[float | None]
 """U for mean <= U, or (low, high) for low <= mean <= high; None leaves one side open."""
+
+
+class Bound(NamedTuple):
+    """What one constraint demands of a reported quantity: low <= quantity, or quantity <= high."""
+
+    quantity: str
+    """The name under which the quantity is reported; both sides of a limit have the same."""
+    low: float | None = None
+    high: float | None = None
+    title: str = ""
+    """The quantity in words that people read, such as "fnr of 'sick'"; empty: its name."""
+    client: int | None = None
+    """The client that the quantity is about; None if it is about the rows of all clients."""
+
+
+class StatedLimit(NamedTuple):
+    """low <= quantity <= high; a side that is open is None."""
+
+    quantity: str
+    title: str
+    low: float | None
+    high: float | None
+    client: int | None
+    constraints: tuple[int, ...]
+    """The indices (from 0) of the constraints that are its sides."""
+
+
+def stated(bounds: Sequence[Bound]) -> list[StatedLimit]:
+    """The limits whose sides are the constraints with these bounds, in their order.
+
+    >>> upper, lower = Bound("gap", high=0.1), Bound("gap", low=-0.1)
+    >>> [(limit.low, limit.high, limit.constraints) for limit in stated([upper, lower])]
+    [(-0.1, 0.1, (0, 1))]
+    """
+    found: list[StatedLimit] = []
+    for m, bound in enumerate(bounds):
+        at = next((i for i, limit in enumerate(found) if _completes(bound, limit)), None)
+        if at is None:
+            title = bound.title or bound.quantity
+            found.append(
+                StatedLimit(bound.quantity, title, bound.low, bound.high, bound.client, (m,))
+            )
+            continue
+        limit = found[at]
+        found[at] = limit._replace(
+            low=bound.low if limit.low is None else limit.low,
+            high=bound.high if limit.high is None else limit.high,
+            constraints=(*limit.constraints, m),
+        )
+    return found
+
+
+def _completes(bound: Bound, limit: StatedLimit) -> bool:
+    """The bound is the side that the limit leaves open."""
+    open_side = limit.low if bound.high is None else limit.high
+    return bound.quantity == limit.quantity and bound.client == limit.client and open_side is None
 
 
 class Side(NamedTuple):
@@ -22,6 +83,12 @@ class Side(NamedTuple):
     name: str
     sign: float
     limit: float
+
+    def bound(self, quantity: str, title: str = "") -> Bound:
+        """The same as a bound of the mean, which is reported as `quantity`."""
+        if self.sign < 0:
+            return Bound(quantity, low=0.0 - self.limit, title=title)
+        return Bound(quantity, high=self.limit, title=title)
 
 
 def sides(name: str, limit: Limit) -> list[Side]:

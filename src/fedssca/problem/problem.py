@@ -14,17 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from fedssca.problem.limits import Bound
 
 __all__ = [
     "Array",
     "Batch",
     "Measure",
     "Params",
+    "Part",
     "Problem",
     "Rate",
     "Terms",
@@ -41,6 +44,17 @@ Rate: TypeAlias = tuple[float, Array, Array]
 """(weight, numerator, denominator) for weight * sum(numerator) / sum(denominator) over samples."""
 Measure: TypeAlias = Callable[[Array, Batch], dict[str, Sequence[Rate]]]
 """(flat w, batch) -> the quantities to report by name, each a sum of rates."""
+
+
+class Part(NamedTuple):
+    """Some of the rows, such as a group, whose results are also reported by themselves."""
+
+    column: str
+    """What divides the rows: the name of a column."""
+    title: str
+    """What the rows have in common: the value in that column, as people read it."""
+    own: Callable[[Batch], Array]
+    """batch -> whether a row belongs to the part."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,10 @@ class Problem:
     """(flat w, batch) -> scores (B, L), also in the vertical form; None without scores."""
     stepwise: tuple[int, ...] = ()
     """The indices of the constraints (from 0) whose values may be counts of rows."""
+    bounds: tuple[Bound, ...] = ()
+    """What each constraint demands of which reported quantity."""
+    parts: tuple[Part, ...] = ()
+    """The groups of rows that results are also reported for."""
 
     @property
     def dimension(self) -> int:

@@ -17,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 from fedssca.errors import UserError, nearest
 from fedssca.problem.constraint_kinds import ObjectiveName
 from fedssca.problem.constraints import LOSS, Constraint, ScoreTerm, cross_entropy, worst_parts
+from fedssca.problem.limits import Bound
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
 from fedssca.problem.worst import minimise_worst
 
@@ -92,6 +93,7 @@ def assemble(
         measure=lambda w, batch: measures(scores(w, batch), batch),
         vertical=None if split is None else split(stacked, measures),
         scores=scores,
+        bounds=tuple(c.bound or Bound(c.name, high=c.limit) for c in constraints),
         stepwise=tuple(m for m, constraint in enumerate(constraints) if constraint.stepwise),
     )
     return minimise_worst(made, [part.name for part in parts], level) if parts else made

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from fedssca.errors import UserError
 from fedssca.problem.constraint_kinds import KINDS, KindName
-from fedssca.problem.limits import Limit, sides
+from fedssca.problem.limits import Bound, Limit, sides
 from fedssca.problem.losses import LOSS, cross_entropy
 from fedssca.problem.problem import Array, Batch, Rate
 
@@ -30,6 +30,8 @@ class Constraint(NamedTuple):
     """The quantity to report under `name` on training and held-out data, as a sum of rates."""
     stepwise: bool = False
     """Whether the value may be a count of rows, which moves in steps when w moves."""
+    bound: Bound | None = None
+    """What it demands of which reported quantity; None: `limit` is the largest value of `name`."""
 
 
 def straight_through(hard: Array, proxy: Array) -> Array:
@@ -40,14 +42,21 @@ def straight_through(hard: Array, proxy: Array) -> Array:
 def loss_at_most(limit: float) -> list[Constraint]:
     """Training loss F(w) <= limit, the paper's constraint."""
     check_limit("loss", limit)
-    return [Constraint(LOSS, {LOSS: (1.0, cross_entropy)}, limit)]
+    terms = {LOSS: (1.0, cross_entropy)}
+    return [Constraint(LOSS, terms, limit, bound=Bound("cost", high=limit, title=LOSS))]
 
 
 def client_loss_at_most(limit: float, sizes: Sequence[int]) -> list[Constraint]:
     """Every client's own loss F_i(w) <= limit, with F_i = mean of (N / N_i) 1[client = i] loss."""
     check_limit("client_loss", limit)
     return [
-        Constraint(f"client_loss_{i}", {f"loss[client {i}]": (1.0, term)}, limit, rates)
+        Constraint(
+            f"client_loss_{i}",
+            {f"loss[client {i}]": (1.0, term)},
+            limit,
+            rates,
+            bound=_of_client("client_loss", i, "loss", limit),
+        )
         for i, (term, rates) in enumerate(client_losses("constraint 'client_loss'", sizes))
     ]
 
@@ -66,10 +75,18 @@ def client_loss_gap_at_most(limit: float, sizes: Sequence[int]) -> list[Constrai
 
     return [
         Constraint(
-            f"client_loss_gap_{i}", {f"loss[client {i}]": (1.0, term), **mean}, limit, gap(rates)
+            f"client_loss_gap_{i}",
+            {f"loss[client {i}]": (1.0, term), **mean},
+            limit,
+            gap(rates),
+            bound=_of_client("client_loss_gap", i, "loss above the mean", limit),
         )
         for i, (term, rates) in enumerate(client_losses("constraint 'client_loss_gap'", sizes))
     ]
+
+
+def _of_client(kind: KindName, i: int, what: str, limit: float) -> Bound:
+    return Bound(f"{kind}_{i}", high=limit, title=f"{what}, client {i}", client=i)
 
 
 def custom(name: str, fn: ScoreTerm, limit: Limit) -> list[Constraint]:
@@ -88,11 +105,17 @@ def custom(name: str, fn: ScoreTerm, limit: Limit) -> list[Constraint]:
         values = fn(scores, batch)
         return [(1.0, values, jnp.ones_like(values))]
 
+    given = sides(name, limit)
     return [
         Constraint(
-            side.name, {f"custom {name}": (side.sign, fn)}, side.limit, reported, stepwise=True
+            side.name,
+            {f"custom {name}": (side.sign, fn)},
+            side.limit,
+            reported,
+            stepwise=True,
+            bound=side.bound(given[0].name, name),
         )
-        for side, reported in zip(sides(name, limit), (rates, None), strict=False)
+        for side, reported in zip(given, (rates, None), strict=False)
     ]
 
 

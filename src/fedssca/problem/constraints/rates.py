@@ -36,6 +36,7 @@ from fedssca.problem.constraints.base import (
     check_limit,
     straight_through,
 )
+from fedssca.problem.limits import Bound
 from fedssca.problem.problem import Array, Batch, Rate
 
 Subset: TypeAlias = Callable[[Mapping[str, Any]], Any]
@@ -79,7 +80,7 @@ def recall_at_least(
     settings: dict[str, Any] = {"positive": positive, "sharpness": sharpness}
     (misses,) = false_negative_rate_at_most(1 - limit, labels, **settings)
     _, rates = _rate(_event("recall", **settings), {1.0: own}, {"y": labels})
-    return [misses._replace(name=name, rates=rates)]
+    return [misses._replace(name=name, rates=rates, bound=Bound(name, low=limit))]
 
 
 def precision_at_least(
@@ -102,7 +103,8 @@ def precision_at_least(
         return [(1.0, chosen * own(batch), chosen)]
 
     terms = {f"precision[{positive}, {sharpness:g}, {limit}]": (1.0, term)}
-    return [Constraint(name, terms, 0.0, rates, stepwise=True)]
+    bound = Bound(name, low=limit)
+    return [Constraint(name, terms, 0.0, rates, stepwise=True, bound=bound)]
 
 
 def parity_gap_at_most(
@@ -170,7 +172,13 @@ def _gap(
     terms = f"{kind}[{column}, {positive}, {sharpness:g}]"
     return [
         Constraint(name, {terms: (1.0, term)}, limit, rates, stepwise=True),
-        Constraint(f"{name}_lower", {terms: (-1.0, term)}, limit, stepwise=True),
+        Constraint(
+            f"{name}_lower",
+            {terms: (-1.0, term)},
+            limit,
+            stepwise=True,
+            bound=Bound(name, low=-limit),
+        ),
     ]
 
 
