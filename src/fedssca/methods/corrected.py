@@ -71,6 +71,8 @@ REMAIN = 0.1
 """The travel that is left in a run counts at least this much; see step 3."""
 WILD = 1e3
 """A gradient so many times its usual length is not used."""
+FULL = 8
+"""The products of the tracked gradients are computed anew every so many rounds, else adapted."""
 TINY = 1e-30
 
 
@@ -79,6 +81,8 @@ class CorrectedMemory(NamedTuple):
 
     slopes: Array
     """g, the tracked gradients of the sampled means, (K, d)."""
+    gram: Array
+    """The products g_k'g_l, (K, K)."""
     spread: Array
     """P, the uncertainty of the tracked gradients in units of their lengths, (K, K)."""
     scale: Array
@@ -125,6 +129,7 @@ def corrected_ssca(
     warn_broken(rho, gamma)
     combine, known, count = problem.combine, problem.known, problem.constraints
     kinds = combine.shape[1]
+    drift = rho.a**2 / (1 - min(rho.a, 0.99))
     curvature = taus / LONGER * combine.any(axis=1) + known
     lengths = np.array([1.0, *(1 / ratio for ratio in balance)])
     with np.errstate(divide="ignore"):
@@ -134,7 +139,8 @@ def corrected_ssca(
 
     def init(w: Array) -> State:
         zero, ratios = jnp.zeros(count, w.dtype), jnp.asarray(1 / lengths, w.dtype)
-        gradients = jnp.zeros((kinds, w.size), w.dtype), 1e4 * jnp.eye(kinds, dtype=w.dtype)
+        square = jnp.eye(kinds, dtype=w.dtype)
+        gradients = jnp.zeros((kinds, w.size), w.dtype), 0 * square, 1e4 * square
         weights = probing(jnp.ones((), jnp.int32), ratios, 1 / ratios)
         scales = jnp.asarray(first, w.dtype), weights, jnp.zeros(count + 1, w.dtype)
         safety = w, jnp.linalg.norm(w), jnp.zeros((), jnp.int32)
@@ -147,14 +153,28 @@ def corrected_ssca(
     def reply(terms: Terms, asked: Request, data: Batch) -> Message:
         return mixed_gradient(problem, terms, asked, data)
 
-    def track(m: CorrectedMemory, fresh: Array, drift: float) -> tuple[Array, Array]:
+    def track(m: CorrectedMemory, fresh: Array, t: Array, usable: Array) -> CorrectedMemory:
         mix = m.weights @ jnp.asarray(combine, fresh.dtype)
         length = jnp.maximum(jnp.linalg.norm(mix * m.scale), TINY)
         x = mix * m.scale / length
         gain = m.spread @ x / (x @ m.spread @ x + 1)
-        error = (fresh - mix @ m.slopes) / length
         spread = m.spread - jnp.outer(gain, x @ m.spread) + drift * jnp.eye(kinds, dtype=x.dtype)
-        return m.slopes + (gain * m.scale)[:, None] * error, (spread + spread.T) / 2
+        error, gain = jnp.where(usable, (fresh - mix @ m.slopes) / length, 0), gain * m.scale
+        slopes = m.slopes + gain[:, None] * error
+        change = jnp.outer(gain, slopes @ error - gain * (error @ error) / 2)
+        gram = jax.lax.cond(
+            t % FULL == 1, lambda: slopes @ slopes.T, lambda: m.gram + change + change.T
+        )
+        return m._replace(slopes=slopes, gram=gram, spread=(spread + spread.T) / 2)
+
+    def mixed(gram: Array, slopes: Array, w: Array) -> Array:
+        """S S', from the products g g' of the tracked gradients."""
+        mixing, convex = jnp.asarray(combine, w.dtype), jnp.asarray(known, w.dtype)
+        gram = mixing @ gram @ mixing.T
+        if known.any():
+            across = jnp.outer(2 * convex, mixing @ (slopes @ w) + convex * (w @ w))
+            gram = gram + across + across.T
+        return gram
 
     def observe(m: CorrectedMemory, f: Array, t: Array, step: Array) -> CorrectedMemory:
         e = jnp.where(t == 1, 0, f - m.level - m.forecast)
@@ -176,25 +196,30 @@ def corrected_ssca(
         usable = jnp.isfinite(length) & jnp.all(jnp.isfinite(total.scalars))
         again = (state.round == 0) | jnp.all(w == m.good)
         usable &= again | (length <= WILD * usual)
+        onward = step_on(state, total, usable)
         back = state._replace(
             round=state.round + 1,
             w=m.good,
-            memory=m._replace(returns=m.returns + 1, forecast=0 * m.forecast),
+            memory=m._replace(
+                slopes=onward.memory.slopes, returns=m.returns + 1, forecast=0 * m.forecast
+            ),
             pace=state.pace / 2,
         )
-        return jax.tree.map(lambda a, b: jnp.where(usable, a, b), onward(state, total), back)
+        return jax.tree.map(lambda a, b: jnp.where(usable, a, b), onward, back)
 
-    def onward(state: State, total: Message) -> State:
+    def step_on(state: State, total: Message, usable: Array) -> State:
         w, t = state.w, state.round + 1
         m, measured, bends = state.memory, jnp.zeros(0, w.dtype), jnp.asarray(curvature, w.dtype)
         time, step = t.astype(w.dtype), gamma(t).astype(w.dtype) * state.pace
         if count:
             measured = problem.measured(total.scalars, w)
             m = observe(m, measured, time, step)
-        slopes, spread = track(m, total.vectors["gradient"], rho.a**2 / (1 - min(rho.a, 0.99)))
-        s = jnp.asarray(combine, w.dtype) @ slopes + 2 * jnp.asarray(known[:, None], w.dtype) * w
-        long = jnp.linalg.norm(s, axis=1)
-        gram = (s @ s.T) + jnp.diag(1e-6 * long * long)
+        m = track(m, total.vectors["gradient"], t, usable)
+        each = jnp.sqrt(jnp.maximum(jnp.diagonal(m.gram), 0))
+        gram = mixed(m.gram, m.slopes, w)
+        least = 1e-7 * jnp.square(jnp.abs(jnp.asarray(combine, w.dtype)) @ each)
+        long = jnp.sqrt(jnp.maximum(jnp.diagonal(gram), least))
+        gram = gram + jnp.diag(1e-6 * long * long)
         v, peak = m.v, jnp.maximum(long, m.peak * (1 - RELEASE * step))
         if count:
             own = jnp.where(long[0] > 1e-6 * long.max(), long[0], long.max())
@@ -205,17 +230,17 @@ def corrected_ssca(
             v = ascend(m.level / ahead + fade(step) * m.shortfall + reserve, gram, bends, cap, m.v)
         u = jnp.concatenate([jnp.ones(1, w.dtype), v])
         a, pull = u @ bends, gram @ u
-        d = -(u @ s) / (2 * a)
+        mix, convex = u @ jnp.asarray(combine, w.dtype), u @ jnp.asarray(known, w.dtype)
+        d = -(mix @ m.slopes + 2 * convex * w) / (2 * a)
         far = jnp.linalg.norm(d)
         size = jnp.where((t == 1) & (m.size == 0), far, m.size)
         most = TRUST * jnp.maximum(jnp.linalg.norm(w), size)
         step = step * jnp.minimum(1, most / jnp.maximum(step * far, TINY))
         change = (-pull / (2 * a) + bends * (u @ pull) / (4 * a * a))[1:]
-        each = jnp.linalg.norm(slopes, axis=1)
         rate = jnp.maximum(0.03, 1 / time)
         forecast = step * (change + fade(step) * m.shortfall)
         pace = jnp.minimum(1, 1.02 * state.pace)
-        m = m._replace(slopes=slopes, spread=spread, scale=at_least(each, first), peak=peak, v=v)
+        m = m._replace(scale=at_least(each, first), peak=peak, v=v)
         m = m._replace(weights=probing(t, u, long), forecast=forecast)
         m = m._replace(good=w, size=size)
         price = (1 - rate) * state.multipliers + rate * v
