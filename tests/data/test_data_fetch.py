@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from fedssca.data import fetch, load
-from fedssca.data.load import read_idx
+from fedssca.data.named import read_idx
 from fedssca.errors import UserError
 
 NAMES = fetch.FILES["mnist"]

@@ -168,8 +168,9 @@ def test_unseen_category_is_all_zero(tmp_path: Path) -> None:
     [
         ("", "is empty"),
         ("a,y\n", "is empty"),
-        ("a,y\n1,0\n,1\n", "'a' is blank in row 2"),
-        ("a,y\n1,0\nnan,1\n", "'a' holds nan in row 2"),
+        ("a,y\n1,0\n,1\n", "2 rows are too few"),
+        ("a,y\n1,0\n2,\n", "the label is missing in row 2"),
+        ("a,y\n" + ",0\nnan,1\n" * 9, "'a' is empty in all 14 rows; leave it out"),
         ("a,y\n1,0\n2,inf\n", "'y' holds inf in row 2"),
         ("a,y\n1,0\n2\n", "row 2: 1 cells for 2 columns"),
         ("a,a,y\n1,0,1\n", "names a column twice"),
@@ -181,7 +182,10 @@ def test_unseen_category_is_all_zero(tmp_path: Path) -> None:
         ("a,y\n" + "1,0\n" * 9, "one label 0"),
         ("a,y\n1,0\n2,1\n", "2 rows are too few"),
         ("a,y\n" + "".join(f"{i},{i}\n" for i in range(1001)), "1001 different labels"),
-        ("a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(99)), "'a' is text with .. different"),
+        (
+            "a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(99)),
+            "no column is left .* a is an id",
+        ),
         ("a,y\n" + "1e308,0\n-1e308,1\n" * 9, "'a' is too large"),
         ("a,y\n" + '"' + "z" * 140000, "cannot be read as CSV"),
     ],
@@ -192,7 +196,7 @@ def test_bad_csv(tmp_path: Path, text: str, words: str) -> None:
 
 def test_bad_files(tmp_path: Path) -> None:
     refused("is not there", None, str(tmp_path / "none.csv"))
-    refused("should be .csv, .npz or .parquet", None, write(tmp_path, "a", "t.txt"))
+    refused("should be .csv, .npz or .parquet", None, write(tmp_path, "a", "t.xls"))
     path = write(tmp_path, "a,y\n" + "1,0\n2,1\n" * 9)
     refused("no column 'z'; set label to one of a, y", None, path, label="z")
     refused("no column 'z' to keep; columns: a", None, path, keep=["z"])
@@ -210,9 +214,9 @@ def test_parquet(tmp_path: Path) -> None:
     assert data.features == ("a", "b=u", "b=v", "c")
     assert data.train["y"].sum() == 8
     pq.write_table(pa.table(columns | {"y": [0, None] * 10}), path)
-    refused("'y' is blank in row 2", None, path)
+    refused("the label is missing in row 2", None, path)
     pq.write_table(pa.table({"a": [[1], [2]], "y": [0, 1]}), path)
-    refused("not number or text", None, path)
+    refused("no number, text or date", None, path)
     refused("cannot be read as Parquet", None, write(tmp_path, "no", "b.parquet"))
 
 

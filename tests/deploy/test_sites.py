@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedssca.data.tables import write_csv
 from fedssca.deploy.predict import predict_file, write_predictions
 from fedssca.deploy.project import site_names
 from fedssca.deploy.server.run import RunOrder, RunServer
@@ -15,7 +16,7 @@ from fedssca.deploy.site.raw_table import read_raw_table, read_source
 from fedssca.errors import UserError
 from fedssca.run.config import Config, parse
 from fedssca.run.execute import execute
-from tests.deploy.loopback import RUN, Loopback, parties
+from tests.deploy.loopback import RUN, Loopback, deployed, parties
 
 BASE = """
 [model]
@@ -267,3 +268,33 @@ def test_a_batch_larger_than_a_site_names_it(tmp_path: Path) -> None:
     files = by_rows(tmp_path, table(20))
     with pytest.raises(UserError, match="larger than client 0's"):
         run(parse(BASE, ["algorithm.batch=15"]), files, tmp_path / "run")
+
+
+def test_a_local_deployment_predicts_raw_rows_as_it_was_trained(tmp_path: Path) -> None:
+    """The sites of a local deployment hold raw rows, so that the model knows their encoding.
+
+    Predictions of the file itself, which is not standardised, have the accuracy of the run, and
+    the model is the simulated one.
+    """
+    rng = np.random.default_rng(0)
+    rows = 300
+    income, debt = rng.normal(50_000, 20_000, rows), rng.exponential(3_000, rows)
+    debt[rng.random(rows) < 0.1] = np.nan
+    town = rng.choice(["north", "south", ""], rows)
+    risk = np.nan_to_num(debt, nan=3_000) / 3_000 - income / 20_000 + (town == "north")
+    y = np.where(risk + rng.normal(0, 0.3, rows) > np.median(risk), "late", "paid")
+    cells = {"income": income, "debt": debt, "town": town, "y": y}
+    write_csv(tmp_path / "credit.csv", cells)
+    settings = [f"data.path={tmp_path}/credit.csv", "data.clients=3", "algorithm.rounds=60"]
+    config = parse(BASE, settings)
+    simulated = execute(config, tmp_path / "simulated")
+    found, _, _ = deployed(config, 3, tmp_path)
+    weights = [np.load(tmp_path / run / "model.npz")["w"] for run in ("simulated", "run")]
+    assert weights[0] == pytest.approx(weights[1], rel=1e-4, abs=1e-5)
+    assert found["test_accuracy"] == pytest.approx(simulated["test_accuracy"])
+    answer = predict_file(tmp_path / "run", tmp_path / "credit.csv")
+    right = np.array(answer["labels"])[np.argmax(answer["scores"], axis=1)] == y
+    train, test = 240, 60
+    reported = (found["train_accuracy"] * train + found["test_accuracy"] * test) / rows
+    assert right.mean() == pytest.approx(reported, abs=1e-6)
+    assert right.mean() > 0.8

@@ -11,17 +11,28 @@ import numpy.typing as npt
 
 from fedssca.data.classes import Label, class_names
 from fedssca.data.encode import (
-    MOST_KINDS,
+    Encoder,
+    NumberEncoding,
     codes,
-    encode,
-    feature_names,
     is_text,
     kinds_of,
+    missing_cells,
+    named_cells,
     standardise,
 )
 from fedssca.errors import UserError
 
-__all__ = ["Array", "Dataset", "check", "from_arrays", "from_table", "stratified"]
+__all__ = [
+    "Array",
+    "Dataset",
+    "check",
+    "check_keep",
+    "columns_beside",
+    "from_arrays",
+    "in_train",
+    "numbered_labels",
+    "stratified",
+]
 
 Array = npt.NDArray[Any]
 
@@ -51,6 +62,10 @@ class Dataset:
     """For each further column that holds text: the values that its numbers 0, 1, ... stand for."""
     positive: int | None = None
     """The class that rates are about, if the data set itself defines one."""
+    encoder: Encoder | None = None
+    """How raw rows become x and y; None if x is an array that is only scaled, such as images."""
+    notes: tuple[str, ...] = ()
+    """What was decided about the columns and the user should know."""
 
     def __post_init__(self) -> None:
         """Classes without names are called by their numbers."""
@@ -121,53 +136,6 @@ def _check_labels(where: str, y: Array, classes: int) -> None:
         )
 
 
-def from_table(
-    name: str,
-    table: Mapping[str, Array],
-    label: str,
-    fraction: float,
-    seed: int,
-    keep: Sequence[str] = (),
-    train_rows: int | None = None,
-) -> Dataset:
-    """Make a data set from columns of numbers (standardised) and of text (one-hot).
-
-    The first `train_rows` are for training; if None, `fraction` of each class is set aside for
-    testing. Means, deviations and categories are those of the training rows.
-    """
-    _check_keep(name, keep, [c for c in table if c != label])
-    for column, values in table.items():
-        _finite(name, (column,), values[:, None])
-    y, labels = _labels(name, table[label])
-    train = np.arange(len(y)) < train_rows if train_rows else _in_train(name, y, fraction, seed)
-    raw = {column: values for column, values in table.items() if column != label}
-    kinds: dict[str, list[str]] = {}
-    moments: dict[str, tuple[Any, Any]] = {}
-    for column, values in raw.items():
-        if is_text(values):
-            kinds[column] = found = kinds_of(values[train])
-            if len(found) > MOST_KINDS:
-                raise UserError(
-                    f"{name}: column {column!r} is text with {len(found)} different values, such "
-                    f"as {found[-1]!r}; at most {MOST_KINDS} can be one-hot: make it numbers or "
-                    "drop it"
-                )
-        else:
-            mean, deviation = _moments(name, (column,), values[train][:, None])
-            moments[column] = mean[0], deviation[0]
-    if not raw:
-        raise UserError(
-            f"{name}: no column is left beside the label {label!r}; features are needed"
-        )
-    features = feature_names(raw, kinds)
-    columns = {"x": encode(raw.items(), kinds, moments), "y": y}
-    beside, named = _beside(table, keep)
-    columns |= beside
-    parts = [{k: v[rows] for k, v in columns.items()} for rows in (train, ~train)]
-    own, held = parts
-    return Dataset(name, own, held, len(labels), 1.0, tuple(features), labels, named)
-
-
 def from_arrays(
     name: str,
     train: Mapping[str, Array],
@@ -181,7 +149,7 @@ def from_arrays(
 
     If `test` is empty, `fraction` of each class is set aside for testing.
     """
-    _check_keep(name, keep, [c for c in train if c not in ("x", "y")])
+    check_keep(name, keep, [c for c in train if c not in ("x", "y")])
     for part in (train, test):
         if any(v.ndim == 0 or len(v) != len(part["x"]) for v in part.values()):
             raise UserError(f"{name}: the arrays differ in rows; each needs one row per sample")
@@ -195,19 +163,33 @@ def from_arrays(
     features = tuple(f"x{j}" for j in range(x.shape[1]))
     if x.dtype.kind not in "biuf" or not x.size:
         raise UserError(f"{name}: x is {x.dtype}, shape {x.shape}; it should hold rows of numbers")
-    y, labels = _labels(name, both["y"])
-    rows = np.arange(len(y)) < len(train["y"]) if test else _in_train(name, y, fraction, seed)
+    y, labels = numbered_labels(name, both["y"])
+    rows = np.arange(len(y)) < len(train["y"]) if test else in_train(name, y, fraction, seed)
+    encoder = None
     if scale is None:
         _finite(name, features, x)
-        x = standardise(x, *_moments(name, features, x[rows]))
-    beside, named = _beside(both, keep)
+        mean, deviation = _moments(name, features, x[rows])
+        x = standardise(x, mean, deviation)
+        made = zip(features, mean.tolist(), deviation.tolist(), strict=True)
+        encodings = tuple(NumberEncoding(f, m, False, m, d) for f, m, d in made)
+        encoder = Encoder(encodings, "y", labels)
+    beside, named = columns_beside(name, both, keep)
     columns = {"x": x, "y": y, **beside}
-    parts = [{k: v[part] for k, v in columns.items()} for part in (rows, ~rows)]
-    own, held = parts
-    return Dataset(name, own, held, len(labels), scale or 1.0, features, labels, named)
+    own, held = ({k: v[part] for k, v in columns.items()} for part in (rows, ~rows))
+    return Dataset(
+        name=name,
+        train=own,
+        test=held,
+        classes=len(labels),
+        scale=scale or 1.0,
+        features=features,
+        labels=labels,
+        kinds=named,
+        encoder=encoder,
+    )
 
 
-def _in_train(name: str, y: Array, fraction: float, seed: int) -> Array:
+def in_train(name: str, y: Array, fraction: float, seed: int) -> Array:
     """Mark the training rows with `stratified`; a UserError if no row could be set aside."""
     train = stratified(y, fraction, seed)
     if train.all():
@@ -228,11 +210,16 @@ def stratified(y: Array, fraction: float, seed: int) -> Array:
     return kept
 
 
-def _labels(name: str, raw: Array) -> tuple[Array, tuple[Label, ...]]:
+def numbered_labels(name: str, raw: Array) -> tuple[Array, tuple[Label, ...]]:
     """Return labels 0 .. L-1, in the sorted order of the raw labels, and the names of classes."""
     if raw.ndim != 1 or raw.dtype.kind not in "biufU":
         raise UserError(
             f"{name}: labels have shape {raw.shape}, {raw.dtype}; give one label per row"
+        )
+    if missing_cells(raw).any():
+        row = int(np.flatnonzero(missing_cells(raw))[0])
+        raise UserError(
+            f"{name}: the label is missing in row {row + 1}; fill in or leave out such rows"
         )
     if raw.dtype.kind == "f":
         _finite(name, ("y",), raw[:, None])
@@ -264,12 +251,18 @@ def _moments(name: str, features: Sequence[str], x: Array) -> tuple[Array, Array
     return mean, deviation
 
 
-def _beside(
-    table: Mapping[str, Array], keep: Sequence[str]
+def columns_beside(
+    name: str, table: Mapping[str, Array], keep: Sequence[str]
 ) -> tuple[dict[str, Array], dict[str, tuple[str, ...]]]:
     """Return the columns to keep beside x as numbers, and the values of those that are text."""
-    kinds = {column: tuple(kinds_of(table[column])) for column in keep if is_text(table[column])}
-    return {column: codes(table[column], kinds.get(column)) for column in keep}, kinds
+    cells: dict[str, Array] = {}
+    for column in keep:
+        values = table[column]
+        if not is_text(values):
+            _finite(name, (column,), values[:, None])
+        cells[column] = named_cells(values) if is_text(values) else values
+    kinds = {column: tuple(kinds_of(v)) for column, v in cells.items() if is_text(v)}
+    return {column: codes(v, kinds.get(column)) for column, v in cells.items()}, kinds
 
 
 def _finite(name: str, features: Sequence[str], x: Array) -> None:
@@ -285,7 +278,8 @@ def _finite(name: str, features: Sequence[str], x: Array) -> None:
             )
 
 
-def _check_keep(name: str, keep: Sequence[str], known: Sequence[str]) -> None:
+def check_keep(name: str, keep: Sequence[str], known: Sequence[str]) -> None:
+    """Raise `UserError` if a column that is to stand beside x is not known."""
     for column in keep:
         if column not in known or column in ("x", "y"):
             there = ", ".join(known) or "none"

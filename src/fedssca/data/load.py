@@ -3,28 +3,77 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import math
-import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from fedssca.data import fetch
 from fedssca.data.arrays import aligned
-from fedssca.data.dataset import Array, Dataset, check, from_arrays, from_table
+from fedssca.data.dataset import Dataset, check, from_arrays
+from fedssca.data.encode import EncodingRules
 from fedssca.data.mapped import mapped
-from fedssca.data.tables import PARQUET, Table, read_arrays, read_csv, read_table
-from fedssca.errors import UserError, nearest
+from fedssca.data.named import NAMES, ready_made
+from fedssca.data.raw import RawData, from_table
+from fedssca.data.tables import PARQUET, Table, read_arrays, read_table
+from fedssca.errors import UserError
 
-__all__ = ["NAMES", "load"]
+__all__ = ["NAMES", "DataSource", "load"]
 
-NAMES = ("adult", "breast-cancer", "credit", "digits", "fashion", "mnist")
 _LABELS = ("y", "label", "target", "class")
-_ADULT = ["age", "workclass", "fnlwgt", "education", "education-num", "marital-status",
-          "occupation", "relationship", "race", "sex", "capital-gain", "capital-loss",
-          "hours-per-week", "native-country", "income"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where the rows of a run come from; the arguments of `load` explain the fields."""
+
+    name: str | None = None
+    path: str | None = None
+    directory: Path | None = None
+    label: str | None = None
+    test_fraction: float = 0.2
+    seed: int = 0
+    keep: Sequence[str] = ()
+
+    def read(self) -> RawData | Dataset:
+        """Read the rows: raw columns that are not encoded yet, or arrays."""
+        if (self.name is None) == (self.path is None):
+            raise UserError(
+                f"give either data.name or data.path; got {self.name!r} and {self.path!r}"
+            )
+        if not 0 < self.test_fraction < 1:
+            raise UserError(f"test_fraction is {self.test_fraction}; it should lie between 0 and 1")
+        if self.label is not None and self.path is None:
+            raise UserError(
+                f"label {self.label!r} goes with data.path; {self.name} has its own label"
+            )
+        if self.name is not None:
+            return ready_made(self.name, self.directory, self.test_fraction, self.seed, self.keep)
+        return self._file(Path(str(self.path)).expanduser())
+
+    def _file(self, path: Path) -> RawData | Dataset:
+        kind, rest = path.suffix.lower(), (self.test_fraction, self.seed, self.keep)
+        if path.is_dir():
+            return mapped(path, self.label or "y", self.keep)
+        if not path.is_file():
+            raise UserError(
+                f"{path} is not there; data.path should name a .csv, .npz or .parquet file, or a "
+                "folder of .npy files"
+            )
+        if kind == ".npz":
+            train, test = _npz(path, self.label or "y", self.keep)
+            x = train["x"]
+            scale = 1 / max(1, int(x.max(initial=0))) if x.dtype == np.uint8 else None
+            return from_arrays(path.stem, train, test, scale, *rest)
+        if kind not in (".csv", *PARQUET):
+            raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv, .npz or .parquet")
+        table = read_table(path)
+        named = [c for c in _LABELS if c in table] if self.label is None else [self.label]
+        if len(named) != 1 or named[0] not in table:
+            wanted = f"there is no column {self.label!r}"
+            what = "no label column is given" if self.label is None else wanted
+            raise UserError(f"{path}: {what}; set label to one of {', '.join(table)}")
+        return from_table(path.stem, table, named[0], *rest)
 
 
 def load(
@@ -35,6 +84,8 @@ def load(
     test_fraction: float = 0.2,
     seed: int = 0,
     keep: Sequence[str] = (),
+    impute: str = "mean",
+    most_categories: int = 50,
 ) -> Dataset:
     """Load a data set by `name` (adult, breast-cancer, credit, digits, fashion, mnist) or `path`.
 
@@ -47,125 +98,16 @@ def load(
     become one-hot, and uint8 arrays stay as they are. The columns in `keep` are also kept as they
     are, beside x and y.
     """
-    if (name is None) == (path is None):
-        raise UserError(f"give either data.name or data.path; got {name!r} and {path!r}")
-    if not 0 < test_fraction < 1:
-        raise UserError(f"test_fraction is {test_fraction}; it should lie between 0 and 1")
-    if label is not None and path is None:
-        raise UserError(f"label {label!r} goes with data.path; {name} has its own label")
-    if path is not None:
-        data = _file(Path(path).expanduser(), label, test_fraction, seed, keep)
-    elif name in ("adult", "credit", "mnist", "fashion"):
-        data = _from_folder(name, directory, test_fraction, seed, keep)
-    elif name in ("digits", "breast-cancer"):
-        data = _embedded(name, test_fraction, seed, keep)
-    else:
-        raise UserError(f"no data set is named {name!r}: {nearest(str(name), NAMES)}")
-    check(data)
-    own = {name: aligned(column) for name, column in data.train.items()}
-    return dataclasses.replace(data, train=own)
+    source = DataSource(name, path, directory, label, test_fraction, seed, keep)
+    return encoded(source.read(), EncodingRules(impute, most_categories))
 
 
-def _embedded(name: str, fraction: float, seed: int, keep: Sequence[str]) -> Dataset:
-    from sklearn.datasets import load_breast_cancer, load_digits
-
-    if name == "digits":
-        raw = load_digits()
-        columns = {"x": raw.data.astype(np.uint8), "y": raw.target.astype(np.int32)}
-        return from_arrays(name, columns, {}, 1 / 16, fraction, seed, keep)
-    raw = load_breast_cancer()
-    table = {str(f): raw.data[:, j] for j, f in enumerate(raw.feature_names)}
-    table["malignant"] = 1.0 - raw.target
-    return from_table(name, table, "malignant", fraction, seed, keep)
-
-
-def _from_folder(
-    name: str, directory: Path | None, fraction: float, seed: int, keep: Sequence[str]
-) -> Dataset:
-    folder, files = fetch.locate(name, directory), fetch.FILES[name]
-    if folder is None:
-        how = f"fetch it with: fedssca data get {name}"
-        if name not in fetch.DOWNLOADS:
-            how = f"put {files[0]} in {fetch.cache_folder() / name}"
-        raise UserError(
-            f"{name} is not on this machine; {how} "
-            f"(or point --dir / data.dir at the folder that holds {files[0]})"
-        )
-    paths = [fetch.find_file(folder, f) or folder / f for f in files]
-    if name == "credit":
-        table = read_csv(paths[0])
-        for column in ("ID", "SEX", "default.payment.next.month"):
-            if column not in table:
-                raise UserError(f"{paths[0]} has no column {column!r}; is it UCI_Credit_Card.csv?")
-        del table["ID"]
-        table = {"sex": (table.pop("SEX") == 1) * 1.0, **table}
-        return from_table(name, table, "default.payment.next.month", fraction, seed, ["sex", *keep])
-    sums = fetch.DOWNLOADS[name].files
-    if name == "adult":
-        if directory is None:
-            for p in paths:
-                fetch.verify(p, sums[p.name], fetch.digest(p))
-        train, test = (read_csv(p, _ADULT) for p in paths)
-        test["income"] = np.char.rstrip(test["income"].astype(str), ".")
-        both, n = {k: np.concatenate([train[k], test[k]]) for k in _ADULT}, len(train["income"])
-        data = from_table(name, both, "income", fraction, seed, ["sex", "race", *keep], n)
-        return dataclasses.replace(data, positive=data.labels.index(">50K"))
-    x, y, xt, yt = (
-        read_idx(p, d, sums[f]) for p, f, d in zip(paths, files, (3, 1, 3, 1), strict=True)
-    )
-    return from_arrays(name, {"x": x, "y": y}, {"x": xt, "y": yt}, 1 / 255, fraction, seed, keep)
-
-
-def read_idx(path: Path, dims: int, sha256: str | None = None) -> Array:
-    """Read and check an IDX file of bytes (.gz or plain) with `dims` dimensions."""
-    try:
-        with fetch.open_file(path) as stream:
-            head = stream.read(4 + 4 * dims)
-            if len(head) < 4 + 4 * dims or head[:4] != bytes((0, 0, 8, dims)):
-                raise UserError(
-                    f"{path} is not an IDX file of bytes in {dims} dimensions: it starts with "
-                    f"{head[:4].hex()}, not 000008{dims:02x}; {fetch.AGAIN}"
-                )
-            shape = struct.unpack(f">{dims}I", head[4:])
-            size = math.prod(shape)
-            if size > 1100 * path.stat().st_size:  # gzip cannot shrink more than that
-                raise UserError(f"{path} is too short for its shape {shape}; {fetch.AGAIN}")
-            body = stream.read(size + 1)
-    except (*fetch.BROKEN, OSError) as error:
-        raise UserError(f"{path} cannot be read: {error}; {fetch.AGAIN}") from None
-    if len(body) != size:
-        raise UserError(
-            f"{path} states the shape {shape}, {size} bytes, and holds "
-            f"{len(body) if len(body) < size else 'more'}; {fetch.AGAIN}"
-        )
-    if sha256:
-        fetch.verify(path, sha256, hashlib.sha256(head + body).hexdigest())
-    return np.frombuffer(body, np.uint8).reshape(shape)
-
-
-def _file(
-    path: Path, label: str | None, fraction: float, seed: int, keep: Sequence[str]
-) -> Dataset:
-    kind = path.suffix.lower()
-    if path.is_dir():
-        return mapped(path, label or "y", keep)
-    if not path.is_file():
-        raise UserError(
-            f"{path} is not there; data.path should name a .csv, .npz or .parquet file, or a "
-            "folder of .npy files"
-        )
-    if kind == ".npz":
-        train, test = _npz(path, label or "y", keep)
-        scale = 1 / max(1, int(train["x"].max(initial=0))) if train["x"].dtype == np.uint8 else None
-        return from_arrays(path.stem, train, test, scale, fraction, seed, keep)
-    if kind not in (".csv", *PARQUET):
-        raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv, .npz or .parquet")
-    table = read_table(path)
-    named = [c for c in _LABELS if c in table] if label is None else [label]
-    if len(named) != 1 or named[0] not in table:
-        what = "no label column is given" if label is None else f"there is no column {label!r}"
-        raise UserError(f"{path}: {what}; set label to one of {', '.join(table)}")
-    return from_table(path.stem, table, named[0], fraction, seed, keep)
+def encoded(data: RawData | Dataset, rules: EncodingRules) -> Dataset:
+    """Encode raw columns; the data is checked, and lies where programs read it without a copy."""
+    dataset = data.encoded(rules) if isinstance(data, RawData) else data
+    check(dataset)
+    own = {name: aligned(column) for name, column in dataset.train.items()}
+    return dataclasses.replace(dataset, train=own)
 
 
 def _npz(path: Path, label: str, keep: Sequence[str]) -> tuple[Table, Table]:

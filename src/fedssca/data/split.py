@@ -62,6 +62,12 @@ class Rows:
         own = own if self.order is None else self.order[own]
         return {name: v[own] for name, v in self.columns.items()}
 
+    def rows_of(self, i: int) -> Array:
+        """Return the numbers of the stored rows that client i holds, in its order."""
+        _in_range(i, self.count, "client")
+        own = np.arange(self.offsets[i], self.offsets[i] + self.sizes[i])
+        return own if self.order is None else self.order[own]
+
     def owners(self) -> Array:
         """Return for each stored row the number of its client, -1 if no client holds it."""
         numbers = np.repeat(np.arange(self.count, dtype=np.int32), self.sizes)

@@ -1,89 +1,154 @@
-"""Tables in files: the columns of CSV and Parquet files, and the arrays of NPZ files."""
+"""Tables in files: the columns of text files and of Parquet files, and the arrays of NPZ files."""
 
 from __future__ import annotations
 
 import csv
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedssca.data.dataset import Array
+from fedssca.data.encode.cells import Array
+from fedssca.data.lines import Reading, read_lines
 from fedssca.errors import UserError
 
-__all__ = ["PARQUET", "Table", "read_arrays", "read_csv", "read_parquet", "read_table"]
+__all__ = [
+    "PARQUET",
+    "Reading",
+    "Table",
+    "column_of",
+    "is_table",
+    "read_arrays",
+    "read_csv",
+    "read_parquet",
+    "read_table",
+    "table_name",
+    "write_csv",
+]
 
 Table = dict[str, Array]
-"""Columns by name, float64 or text."""
+"""Columns by name: float64 (NaN if missing) or text ("" if missing)."""
 PARQUET = (".parquet", ".pq")
-_BLANK = "{}: column {!r} is blank in row {}; fill or drop such rows first"
+TEXT = (".csv", ".tsv", ".txt", ".tab", ".data", ".dat", ".test")
 _BAD_NPZ = (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError,
             zipfile.BadZipFile, zlib.error)  # fmt: skip
 
 
-def read_table(path: Path) -> Table:
-    """Return the columns of a CSV or Parquet file: float64 if all cells are numbers, else text."""
+def is_table(path: Path) -> bool:
+    """Whether a file is a table by its name: text, perhaps zipped, or Parquet."""
+    return _plain(path).suffix.lower() in (*TEXT, *PARQUET)
+
+
+def table_name(path: Path) -> str:
+    """The name of a file without its ending: "rows" for rows.csv.gz."""
+    return _plain(path).stem
+
+
+def read_table(path: Path, reading: Reading | None = None) -> Table:
+    """Return the columns of a table: float64 if all cells are numbers or missing, else text."""
     if not path.is_file():
         raise UserError(f"{path} is not there; name a .csv or .parquet file")
-    if path.suffix.lower() not in (".csv", *PARQUET):
-        raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv or .parquet")
-    return read_csv(path) if path.suffix.lower() == ".csv" else _parquet_columns(path)
+    if not is_table(path):
+        raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv, .csv.gz or .parquet")
+    if path.suffix.lower() in PARQUET:
+        return _parquet_columns(path, reading or Reading())
+    return read_csv(path, reading)
 
 
-def read_csv(path: Path, names: Sequence[str] | None = None) -> Table:
-    """Return the columns of a CSV file; `names` are given if it has no header."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            rows = filter(None, csv.reader(lines, skipinitialspace=True))
-            header = [n.strip() for n in names or next(rows, [])]
-            if len(set(header)) < len(header):
-                raise UserError(
-                    f"{path}: the header names a column twice: {', '.join(header)}; rename one"
-                )
-            first = next(rows, None)
-            if names and first and first[0].startswith("|"):  # a comment line of adult.test
-                first = next(rows, None)
-            if first is None:
-                raise UserError(f"{path} is empty; it should hold a header and rows of data")
-            table = _numbers(path, len(header)) if names is None else None
-            cells = [] if table is not None else [first, *rows]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(
-            f"{path} cannot be read as CSV text: {error}; save it as UTF-8 CSV"
-        ) from None
-    if table is not None:
-        return dict(zip(header, table, strict=True))
-    for i, row in enumerate(cells):
-        if len(row) != len(header):
-            raise UserError(
-                f"{path}, row {i + 1}: {len(row)} cells for {len(header)} columns; mend that row"
-            )
-    return {n: _column(path, n, c) for n, c in zip(header, zip(*cells, strict=True), strict=True)}
+def read_csv(path: Path, reading: Reading | None = None) -> Table:
+    """Return the columns of a text file; the character between its cells is found out."""
+    reading = reading or Reading()
+    found = read_lines(path, reading)
+    if (numbers := _numbers(path, found.separator, found.first, len(found.header))) is not None:
+        table = dict(zip(found.header, numbers, strict=True))
+        return {name: _marked(cells, reading) for name, cells in table.items()}
+    columns = zip(*found.rows(), strict=True)
+    comma = found.separator != ","
+    return {
+        name: _column(cells, reading, comma)
+        for name, cells in zip(found.header, columns, strict=True)
+    }
 
 
-def _numbers(path: Path, width: int) -> Array | None:
+def write_csv(path: Path, table: Mapping[str, Array]) -> None:
+    """Write columns as CSV; numbers keep all their digits, and missing cells are empty."""
+    columns = [["" if v != v else v for v in cells.tolist()] for cells in table.values()]
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table)
+        writer.writerows(zip(*columns, strict=True))
+
+
+def _plain(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+
+
+def _numbers(path: Path, separator: str, first: int, width: int) -> Array | None:
     """Read a file that holds numbers only, which is fast; None if it holds anything else."""
     try:
         table = np.loadtxt(
-            path, delimiter=",", skiprows=1, quotechar='"', ndmin=2, comments=None, encoding="utf-8"
+            path,
+            delimiter=separator,
+            skiprows=first,
+            quotechar='"',
+            ndmin=2,
+            comments=None,
+            encoding="utf-8",
         )
     except ValueError:
         return None
     return np.ascontiguousarray(table.T) if table.shape[1] == width else None
 
 
-def _column(path: Path, name: str, cells: Sequence[str]) -> Array:
-    """Return numbers if all cells are numbers, else text; a blank cell is an error."""
+def _marked(numbers: Array, reading: Reading) -> Array:
+    """The numbers with NaN in place of those that mark missing cells."""
+    marks = [mark for mark in map(_number, reading.missing) if mark is not None]
+    return np.where(np.isin(numbers, marks), np.nan, numbers) if marks else numbers
+
+
+def _column(cells: Sequence[str], reading: Reading, comma: bool) -> Array:
+    """Return numbers if all cells that are not missing are numbers, else text."""
+    markers = reading.markers
+    text = np.array(["" if (own := cell.strip()) in markers else own for cell in cells])
+    filled = np.where(text == "", "nan", text)
+    for attempt in (filled, np.char.replace(filled, ",", ".")) if comma else (filled,):
+        try:
+            return _marked(attempt.astype(np.float64), reading)
+        except ValueError:
+            continue
+    return text
+
+
+def _number(text: str) -> float | None:
     try:
-        return np.fromiter(map(float, cells), np.float64, len(cells))
+        return float(text)
     except ValueError:
-        text = [c.strip() for c in cells]
-    if "" in text:
-        raise UserError(_BLANK.format(path, name, text.index("") + 1))
-    return np.array(text)
+        return None
+
+
+def column_of(name: str, values: Sequence[Any], reading: Reading, where: str) -> Array:
+    """Return a column of a database or Parquet file; None is a missing cell."""
+    there = [value for value in values if value is not None]
+    if there and all(isinstance(v, str) for v in there):
+        markers = reading.markers
+        stripped = ("" if v is None else v.strip() for v in values)
+        return np.array(["" if cell in markers else cell for cell in stripped], dtype=str)
+    if there and all(isinstance(v, bool) for v in there):
+        return np.array(["" if v is None else str(v).lower() for v in values], dtype=str)
+    if there and all(isinstance(v, date) for v in there):
+        return np.array(["" if v is None else v.isoformat() for v in values], dtype=str)
+    if not all(isinstance(v, bool | int | float | Decimal) for v in there):
+        raise UserError(
+            f"{where}: column {name!r} holds values such as {there[0]!r}, no number, text or date; "
+            "convert it or leave it out"
+        )
+    numbers = np.array([np.nan if v is None else float(v) for v in values], np.float64)
+    return _marked(numbers, reading)
 
 
 def read_parquet(path: Path) -> Any:
@@ -101,20 +166,12 @@ def read_parquet(path: Path) -> Any:
         ) from None
 
 
-def _parquet_columns(path: Path) -> Table:
+def _parquet_columns(path: Path, reading: Reading) -> Table:
     source = read_parquet(path)
-    table: Table = {}
-    for name, column in zip(source.column_names, source.columns, strict=True):
-        values = column.to_pylist()
-        if None in values:
-            raise UserError(_BLANK.format(path, name, values.index(None) + 1))
-        text = all(isinstance(v, str) for v in values)
-        if not text and not all(isinstance(v, bool | int | float) for v in values):
-            raise UserError(
-                f"{path}: column {name!r} is {column.type}, not number or text; convert or drop it"
-            )
-        table[name] = np.array(values, dtype=str if text else np.float64)
-    return table
+    return {
+        name: column_of(name, column.to_pylist(), reading, str(path))
+        for name, column in zip(source.column_names, source.columns, strict=True)
+    }
 
 
 def read_arrays(path: Path) -> dict[str, Array]:

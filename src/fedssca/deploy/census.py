@@ -43,10 +43,8 @@ class Census:
     """The names of all features in their order."""
     labels: list[Any]
     """The values of the label that the classes 0, 1, ... stand for."""
-    kinds: dict[str, list[str]]
-    """The values of each column of text, where sites hold rows."""
-    moments: dict[str, list[float]]
-    """The mean and deviation of each column of numbers, where sites hold rows."""
+    encoder: dict[str, Any] | None
+    """The state of the encoder that all sites with rows share; None if x is only scaled."""
     scale: float
     """The model multiplies x by this."""
     extra: dict[str, list[str] | None]

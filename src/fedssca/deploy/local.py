@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import tomli_w
 
-from fedssca.data import Columns
+from fedssca.data import Columns, Dataset, Rows
+from fedssca.data.load import encoded
+from fedssca.data.raw import RawData
+from fedssca.data.tables import write_csv
 from fedssca.deploy.engine import Engine, Kit
 from fedssca.deploy.processes import ending
 from fedssca.deploy.project import site_names
-from fedssca.run.build import load_dataset, share_out
+from fedssca.run.build import data_source, encoding_rules, share_out
 from fedssca.run.config import Config
 from fedssca.run.schema import ProjectFile
 from fedssca.system import free_port
@@ -76,30 +79,54 @@ def local_deployment(
 
 
 def write_site_files(config: Config, sites: int, folder: Path) -> list[Path]:
-    """Write one site.toml and one NPZ file per site, with the data of client i of the simulator.
+    """Write one site.toml and the files of each site, with the data of client i of the simulator.
 
-    Test rows are shared out too, because each site evaluates its own. Arrays are written as the
-    simulator holds them, already standardised where it standardises.
+    Test rows are shared out too, because each site evaluates its own. Sites that hold rows of a
+    table get raw rows, which they encode together as sites elsewhere do. Arrays, and the features
+    of parties with columns, are written as the simulator holds them.
     """
     config = replace(config, data=replace(config.data, clients=sites))
-    dataset = load_dataset(config)
+    raw = data_source(config).read()
+    dataset = encoded(raw, encoding_rules(config.data))
     clients = share_out(config.data, dataset, config.run.seed)
+    folder.mkdir(parents=True, exist_ok=True)
     files = []
     for number, name in enumerate(site_names(sites)):
-        own = dict(clients.client(number))
-        if isinstance(clients, Columns):
-            block = clients.blocks[number]
-            test = {n: v for n, v in dataset.test.items() if n in own}
-            test["x"] = dataset.test["x"][:, block]
-            own["ids"] = np.arange(len(own["x"]))
-            test["ids"] = np.arange(len(test["x"]))
-            features = np.array(dataset.features)[block]
+        if isinstance(raw, RawData) and isinstance(clients, Rows):
+            site = _write_tables(raw, clients, number, folder, name)
         else:
-            test = {n: v[number::sites] for n, v in dataset.test.items()}
-            features = np.array(dataset.features)
-        folder.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, Any] = own | {f"{n}_test": v for n, v in test.items()}
-        np.savez(folder / f"{name}.npz", features=features, **arrays)
+            site = _write_arrays(dataset, clients, number, folder, name)
         files.append(folder / f"{name}.toml")
-        files[-1].write_text(tomli_w.dumps({"path": f"{name}.npz", "scale": dataset.scale}))
+        files[-1].write_text(tomli_w.dumps(site))
     return files
+
+
+def _write_tables(
+    raw: RawData, clients: Rows, number: int, folder: Path, name: str
+) -> dict[str, Any]:
+    """Write the raw training and test rows of a site; returns its site.toml."""
+    train, test = np.flatnonzero(raw.train), np.flatnonzero(~raw.train)
+    own = train[clients.rows_of(number)]
+    columns = raw.table | {raw.label: np.array(raw.labels)[raw.y]}
+    for end, rows in (("", own), ("-test", test[number :: clients.count])):
+        write_csv(folder / f"{name}{end}.csv", {c: v[rows] for c, v in columns.items()})
+    return {"path": f"{name}.csv", "test_path": f"{name}-test.csv", "label": raw.label}
+
+
+def _write_arrays(
+    dataset: Dataset, clients: Rows | Columns, number: int, folder: Path, name: str
+) -> dict[str, Any]:
+    """Write the arrays of a site into one NPZ file; returns its site.toml."""
+    own, features = dict(clients.client(number)), np.array(dataset.features)
+    if isinstance(clients, Columns):
+        block = clients.blocks[number]
+        test = {n: v for n, v in dataset.test.items() if n in own}
+        test["x"] = dataset.test["x"][:, block]
+        own["ids"] = np.arange(len(own["x"]))
+        test["ids"] = np.arange(len(test["x"]))
+        features = features[block]
+    else:
+        test = {n: v[number :: clients.count] for n, v in dataset.test.items()}
+    arrays: dict[str, Any] = own | {f"{n}_test": v for n, v in test.items()}
+    np.savez(folder / f"{name}.npz", features=features, **arrays)
+    return {"path": f"{name}.npz", "scale": dataset.scale}

@@ -11,7 +11,7 @@ from typing import IO, Any
 import jax
 import numpy as np
 
-from fedssca.data.encode import encode
+from fedssca.data.encode import Encoder, is_text
 from fedssca.data.tables import read_table
 from fedssca.deploy.census import Census, blank
 from fedssca.errors import UserError
@@ -43,18 +43,13 @@ def predict_file(run: Path, file: Path) -> dict[str, Any]:
 
 
 def _features(table: dict[str, np.ndarray], census: Census, where: str) -> np.ndarray:
-    """The matrix x of a table's rows: text has a column of zeros and ones for each of its kinds."""
-    columns: dict[str, np.ndarray] = {}
-    for feature in census.features:
-        text = feature.partition("=")[0]
-        name = text if text in census.kinds and feature not in table else feature
-        if name not in table:
-            raise UserError(f"{where} has no column {name!r}, which the model needs")
-        columns[name] = table[name].astype(str) if name in census.kinds else table[name]
-    try:
-        return encode(columns.items(), census.kinds, census.moments)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from None
+    """The matrix x of a table's rows, encoded as the training rows were."""
+    if census.encoder is not None:
+        return Encoder.from_state(census.encoder).encode(table, where)
+    for name in census.features:
+        if name not in table or is_text(table[name]):
+            raise UserError(f"{where} has no column {name!r} of numbers, which the model needs")
+    return np.stack([table[name] for name in census.features], axis=1).astype(np.float32)
 
 
 def write_predictions(answer: dict[str, Any], stream: IO[str]) -> None:

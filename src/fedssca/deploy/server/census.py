@@ -1,19 +1,21 @@
 """Before round 1: the server asks every site about its data and joins the answers to a census.
 
 A site tells the number of its rows, the names of its columns, and what is needed to encode them
-alike at all sites: the kinds of text, and sums for means and deviations. Labels and groups are
-counted only if a constraint needs the counts.
+alike at all sites: counts of text, and sums for means and deviations (`data.encode.summary`).
+Labels and groups are counted only if a constraint needs the counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
-from fedssca.data.encode import MOST_KINDS, feature_names, joined_moments
+from fedssca.data.encode import ColumnSummary, Encoder, EncodingRules, fit_encoder
 from fedssca.deploy.census import Census, Facts, Question
 from fedssca.errors import UserError
+from fedssca.run.build import encoding_rules
 from fedssca.run.config import Config
 
 __all__ = ["merge", "question"]
@@ -29,6 +31,7 @@ def question(config: Config, run: str) -> Question:
         "extra": config.problem.columns,
         "counted": config.problem.counts,
         "holder": config.data.label_holder,
+        "rules": asdict(encoding_rules(config.data)),
         "run": run,
     }
 
@@ -62,24 +65,19 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question) -> Cens
         column: _joined_kinds(first_name, [each["extra"][column] for _, each in counting])
         for column in first_facts["extra"]
     }
-    kinds, moments, scale = ({}, {}, 1.0) if columns else _encoding(facts)
-    features, widths = [], []
-    for each in facts if columns else facts[:1]:
-        own = feature_names(each["features"], each.get("kinds", {}) if columns else kinds)
-        features += own
-        widths.append(len(own))
-    if columns:
-        scale = _one_scale(names, facts)
+    encoder = None if columns else _encoder(names, facts, asked, labels)
+    blocks: list[list[str]] = [each.get("encoded") or each["features"] for each in facts]
+    if not columns:
+        blocks = blocks[:1] if encoder is None else [list(encoder.features)]
     return Census(
         names=list(names),
         columns=columns,
         sizes=[labelled[0][1]["rows"]] if columns else [each["rows"] for each in facts],
-        widths=widths,
-        features=features,
+        widths=[len(block) for block in blocks],
+        features=[name for block in blocks for name in block],
         labels=labels,
-        kinds=kinds,
-        moments=moments,
-        scale=scale,
+        encoder=None if encoder is None else encoder.state(),
+        scale=_one_scale(names, facts) if columns else _scale(facts),
         extra=extra,
         counts=_counted([each for _, each in counting], labels, extra),
         dtype=first["dtype"],
@@ -104,11 +102,13 @@ def _fit_rows(name: str, each: Facts, other: str, first: Facts) -> None:
             )
     for what in ("array", "dtype", "scale"):
         _same(name, f"has {what}", each[what], first[what], f"{other} has")
-    for column in set(each.get("kinds", {})) ^ set(first.get("kinds", {})):
-        raise UserError(
-            f"{name}: column {column!r} is text at one site and numbers at {other}; "
-            "write it alike at all"
-        )
+    for column, own in each.get("summaries", {}).items():
+        kinds = (own["kind"], first["summaries"][column]["kind"])
+        if set(kinds) == {"text", "number"}:
+            raise UserError(
+                f"{name}: column {column!r} is {kinds[0]} here and {kinds[1]} at {other}; write it "
+                "alike at all sites"
+            )
 
 
 def _same(name: str, what: str, mine: Any, theirs: Any, how: str) -> None:
@@ -159,23 +159,31 @@ def _joined_kinds(name: str, found: Sequence[list[str] | None]) -> list[str] | N
     return None if found[0] is None else sorted({k for kinds in found if kinds for k in kinds})
 
 
-def _encoding(
-    facts: Sequence[Facts],
-) -> tuple[dict[str, list[str]], dict[str, list[float]], float]:
-    """How all sites with rows encode x: the kinds of text, means and deviations, the scale."""
+def _encoder(
+    names: Sequence[str], facts: Sequence[Facts], asked: Question, labels: Sequence[Any]
+) -> Encoder | None:
+    """How all sites with rows encode x; None if it is an array that is only scaled."""
     first = facts[0]
-    if first["array"] and first["scale"]:
-        return {}, {}, first["scale"]
-    if first["array"] and first["dtype"] == "uint8":
-        return {}, {}, 1 / max(1, *(each["most"] for each in facts))
-    kinds = {c: sorted({k for f in facts for k in f["kinds"][c]}) for c in first["kinds"]}
-    for column, found in kinds.items():
-        if len(found) > MOST_KINDS:
-            raise UserError(
-                f"column {column!r} is text with {len(found)} values; at most {MOST_KINDS} can be"
-            )
-    joined = {c: joined_moments([f["moments"][c] for f in facts]) for c in first["moments"]}
-    return kinds, joined, 1.0
+    if "summaries" not in first:
+        return None
+    summaries = {
+        column: [ColumnSummary.from_state(each["summaries"][column]) for each in facts]
+        for column in first["summaries"]
+    }
+    try:
+        return fit_encoder(
+            summaries, EncodingRules(**asked["rules"]), asked["label"] or "y", labels
+        )
+    except UserError as error:
+        raise UserError(f"{', '.join(names)}: {error}") from None
+
+
+def _scale(facts: Sequence[Facts]) -> float:
+    """The factor by which the model multiplies x, where sites hold rows."""
+    first = facts[0]
+    if "most" in first:
+        return 1 / max(1, *(each["most"] for each in facts))
+    return first["scale"] if first["array"] and first["scale"] else 1.0
 
 
 def _one_scale(names: Sequence[str], facts: Sequence[Facts]) -> float:

@@ -61,7 +61,7 @@ def read_source(file: Path) -> SiteFile:
     root = file.absolute().parent
     places: dict[str, Any] = {
         name: str(root / Path(getattr(source, name)).expanduser())
-        for name in ("path", "predict", "order")
+        for name in ("path", "test_path", "predict", "order")
         if getattr(source, name)
     }
     return replace(source, **places)
@@ -71,7 +71,7 @@ def new_rows(source: SiteFile, label: str) -> RawTable:
     """The new rows of a site, for a joint prediction."""
     if not source.predict:
         raise UserError("no new rows: set predict = <file> in site.toml")
-    table = read_raw_table(replace(source, path=source.predict, query=""), label)
+    table = read_raw_table(replace(source, path=source.predict, query="", test_path=""), label)
     return table._replace(y=None, test=None)
 
 
@@ -96,14 +96,23 @@ def read_raw_table(source: SiteFile, label: str) -> RawTable:
         raise UserError(f"{where} has no column {name!r}; it has {', '.join(kept)}")
     y = kept.pop(name, None)
     for column, values in kept.items():
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            row = int(np.flatnonzero(~np.isfinite(values))[0])
+        if values.dtype.kind == "f" and np.isinf(values).any():
+            row = int(np.flatnonzero(np.isinf(values))[0])
             raise UserError(
-                f"{where}: column {column!r} holds {values[row]} in row {row + 1}; fill or drop it"
+                f"{where}: column {column!r} holds {values[row]} in row {row + 1}; mend that row"
             )
     if not kept or not len(next(iter(kept.values()))):
         raise UserError(f"{where} has no rows or no feature columns: check path, label and ignore")
-    return RawTable(tuple(kept), None, kept, kept, y, ids, source.scale)
+    table_of_site = RawTable(tuple(kept), None, kept, kept, y, ids, source.scale)
+    if not source.test_path:
+        return table_of_site
+    test = read_raw_table(replace(source, path=source.test_path, query="", test_path=""), label)
+    if test.features != table_of_site.features:
+        odd = next(iter(set(test.features) ^ set(table_of_site.features)), "the order")
+        raise UserError(
+            f"{source.test_path} and {where} differ in their columns: {odd}; both need the same"
+        )
+    return table_of_site._replace(test=test)
 
 
 def _arrays(path: Path, source: SiteFile, label: str) -> RawTable:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
 from fedssca.data.dataset import Array, stratified
-from fedssca.data.encode import codes, encode, is_text, joined_moments, kinds_of, partial_moments
+from fedssca.data.encode import (
+    ColumnSummary,
+    Encoder,
+    EncodingRules,
+    codes,
+    fit_encoder,
+    is_text,
+    kinds_of,
+    missing_cells,
+    named_cells,
+    summarise,
+)
 from fedssca.deploy.census import Census, Facts, Question
 from fedssca.deploy.site.raw_table import RawTable
 from fedssca.errors import UserError
@@ -41,6 +51,9 @@ class SiteRows:
             raise UserError(
                 f"no label column: set label in site.toml to one of {', '.join(table.features)}"
             )
+        if table.y is not None and missing_cells(table.y).any():
+            row = int(np.flatnonzero(missing_cells(table.y))[0])
+            raise UserError(f"the label is missing in row {row + 1}; leave out such rows")
 
     def facts(self) -> Facts:
         """What this site tells the server of its data."""
@@ -64,10 +77,9 @@ class SiteRows:
                     f"{len(said['labels'])} different labels: is that the column? "
                     "set label in site.toml"
                 )
+            beside = {name: _beside(table, name) for name in asked["extra"] if name in table.extra}
             said["extra"] = {
-                name: kinds_of(table.extra[name]) if is_text(table.extra[name]) else None
-                for name in asked["extra"]
-                if name in table.extra
+                name: kinds_of(cells) if is_text(cells) else None for name, cells in beside.items()
             }
             if asked["counted"]:
                 said["counts"] = self._counts()
@@ -77,35 +89,50 @@ class SiteRows:
                 said["y"] = digest(asked["run"], table.y.astype(str), None)
                 if train is not None:
                     said["test_rows"] = np.flatnonzero(~train).tolist()
-        if table.x is not None and not table.scale and _bytes(table):
+        if not _used_as_is(table):
+            summaries = self._summaries(alone=asked["columns"])
+            if asked["columns"]:  # parties with columns encode their own columns themselves
+                said["encoded"] = list(self._fitted(summaries).features)
+            else:
+                said["summaries"] = {name: each.state() for name, each in summaries.items()}
+        elif table.x is not None and not table.scale:
             said["most"] = int(self._training(table.x).max(initial=0))
-        elif not (table.x is not None and table.scale):
-            kinds, moments = self._measured(asked["columns"])
-            said["kinds"] = kinds
-            if not asked["columns"]:  # parties with columns encode their own columns themselves
-                said["moments"] = moments
         return said
 
-    def _measured(self, alone: bool) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
-        """The kinds of text, and the partial moments of numbers.
+    def _summaries(self, alone: bool) -> dict[str, ColumnSummary]:
+        """The counts and sums of every column."""
+        rules, ids = EncodingRules(**self._asked["rules"]), self._table.x is None
+        return {
+            name: summarise(name, cells, self._train, rules, ids, alone)
+            for name, cells in _raw_columns(self._table)
+        }
 
-        A site that alone holds a column takes the kinds from its test rows too.
+    def _fitted(self, summaries: dict[str, ColumnSummary]) -> Encoder:
+        """The encoder of a party that alone holds its columns."""
+        rules = EncodingRules(**self._asked["rules"])
+        return fit_encoder({name: [each] for name, each in summaries.items()}, rules)
+
+    def encoder(self, census: Census) -> Encoder | None:
+        """How this site encodes its rows; None if x is an array that is only scaled.
+
+        Sites with rows share the encoder of the census, parties with columns have their own.
         """
-        raw = _raw_columns(self._table)
-        return (
-            {n: kinds_of(v if alone else self._training(v)) for n, v in raw if is_text(v)},
-            {n: partial_moments(self._training(v)) for n, v in raw if not is_text(v)},
-        )
+        if _used_as_is(self._table):
+            return None
+        if census.columns:
+            return self._fitted(self._summaries(alone=True))
+        assert census.encoder is not None
+        return Encoder.from_state(census.encoder)
 
     def columns(self, census: Census) -> tuple[dict[str, Array], dict[str, Array]]:
         """The training and the test rows, encoded as the census says."""
         table = self._table
         if census.columns and self._train is None and table.test is None:
             self._train = ~np.isin(np.arange(table.rows), census.test_rows)
-        census = self._own_encoding(census)
-        whole = self._encoded(table, census)
+        encoder = self.encoder(census)
+        whole = self._encoded(table, census, encoder)
         if table.test is not None:
-            return whole, self._encoded(table.test, census)
+            return whole, self._encoded(table.test, census, encoder)
         train = self._train
         assert train is not None
         return ({n: v[train] for n, v in whole.items()}, {n: v[~train] for n, v in whole.items()})
@@ -115,23 +142,19 @@ class SiteRows:
         if table.features != self._table.features:
             raise UserError(f"the new rows have other columns: {', '.join(table.features[:5])}")
         ids = digest(self._asked["run"], table.ids, None)
-        own = {"x": _features(table, self._own_encoding(census))}
+        own = {"x": _features(table, self.encoder(census))}
         return own, {"rows": table.rows, "ids": ids}
 
-    def _own_encoding(self, census: Census) -> Census:
-        """The census with this site's own kinds and moments, where parties hold columns."""
-        if not census.columns or _used_as_is(self._table):
-            return census
-        kinds, moments = self._measured(alone=True)
-        own = {name: joined_moments([part]) for name, part in moments.items()}
-        return replace(census, kinds=kinds, moments=own)
-
-    def _encoded(self, table: RawTable, census: Census) -> dict[str, Array]:
-        out: dict[str, Array] = {"x": _features(table, census)}
+    def _encoded(
+        self, table: RawTable, census: Census, encoder: Encoder | None
+    ) -> dict[str, Array]:
+        out: dict[str, Array] = {"x": _features(table, encoder)}
         if table.y is not None:
             places = {label: place for place, label in enumerate(census.labels)}
             out["y"] = np.array([places[label] for label in table.y.tolist()], np.int32)
-            out |= {name: codes(table.extra[name], kinds) for name, kinds in census.extra.items()}
+            out |= {
+                name: codes(_beside(table, name), kinds) for name, kinds in census.extra.items()
+            }
         return out
 
     def _training(self, values: Array) -> Array:
@@ -141,7 +164,7 @@ class SiteRows:
         """The number of training rows of each combination of label and extra columns."""
         table = self._table
         assert table.y is not None
-        columns = [table.y, *(table.extra[n] for n in self._asked["extra"] if n in table.extra)]
+        columns = [table.y, *(_beside(table, n) for n in self._asked["extra"] if n in table.extra)]
         parts = [np.unique(self._training(c), return_inverse=True) for c in columns]
         places = np.stack([inverse for _, inverse in parts])
         groups, counts = np.unique(places, axis=1, return_counts=True)
@@ -153,10 +176,22 @@ class SiteRows:
         ]
 
 
-def _features(table: RawTable, census: Census) -> Array:
-    if table.x is not None and _used_as_is(table):
-        return table.x if table.x.dtype != np.float64 else table.x.astype(np.float32)
-    return encode(_raw_columns(table), census.kinds, census.moments)
+def _beside(table: RawTable, name: str) -> Array:
+    """A column that a constraint asks for."""
+    cells = table.extra[name]
+    if is_text(cells):
+        return named_cells(cells)
+    if missing_cells(cells).any():
+        row = int(np.flatnonzero(missing_cells(cells))[0])
+        raise UserError(f"a constraint's column {name!r} is missing in row {row + 1}; fill it in")
+    return cells
+
+
+def _features(table: RawTable, encoder: Encoder | None) -> Array:
+    if encoder is not None:
+        return encoder.encode(dict(_raw_columns(table)))
+    assert table.x is not None
+    return table.x if table.x.dtype != np.float64 else table.x.astype(np.float32)
 
 
 def _raw_columns(table: RawTable) -> list[tuple[str, Array]]:
@@ -167,11 +202,7 @@ def _raw_columns(table: RawTable) -> list[tuple[str, Array]]:
 
 def _used_as_is(table: RawTable) -> bool:
     """Whether x is an array that the model only scales."""
-    return table.x is not None and bool(table.scale or _bytes(table))
-
-
-def _bytes(table: RawTable) -> bool:
-    return table.x is not None and table.x.dtype == np.uint8
+    return table.x is not None and bool(table.scale or table.x.dtype == np.uint8)
 
 
 def digest(run: str, values: Any, more: Any) -> str:

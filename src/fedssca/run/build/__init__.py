@@ -20,7 +20,7 @@ from fedssca.problem.problem import Problem
 from fedssca.rounds.check import check_fit
 from fedssca.run.build.calibrate import calibrated, probing
 from fedssca.run.build.choose import in_cohorts, method_of
-from fedssca.run.build.data import load_dataset, share_out
+from fedssca.run.build.data import data_source, encoding_rules, load_dataset, share_out
 from fedssca.run.build.pose import model_of, problem_of
 from fedssca.run.build.runtime import RUNTIMES, Engine, engine_of
 from fedssca.run.config import Config
@@ -31,6 +31,8 @@ __all__ = [
     "Engine",
     "Job",
     "build",
+    "data_source",
+    "encoding_rules",
     "engine_of",
     "for_horizon",
     "load_dataset",

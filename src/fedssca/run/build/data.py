@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
-from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample, load
+from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample
+from fedssca.data.encode import EncodingRules
+from fedssca.data.load import DataSource, encoded
 from fedssca.run.schema import Config, DataSettings
 
-__all__ = ["load_dataset", "share_out"]
+__all__ = ["data_source", "encoding_rules", "load_dataset", "share_out"]
 
 
 def load_dataset(config: Config) -> Dataset:
-    """The data that a config names, with the columns that its problem asks for."""
-    data, seed = config.data, config.run.seed
-    return load(
-        None if data.path else data.name,
+    """The data that a config names, encoded, with the columns that its problem asks for."""
+    dataset = encoded(data_source(config).read(), encoding_rules(config.data))
+    for note in dataset.notes:
+        warnings.warn(note, stacklevel=2)
+    return dataset
+
+
+def data_source(config: Config) -> DataSource:
+    """Where the rows of a config come from."""
+    data = config.data
+    asked = list(dict.fromkeys([*data.keep, *config.problem.columns]))
+    return DataSource(
+        name=None if data.path else data.name,
         path=data.path or None,
         directory=Path(data.dir) if data.dir else None,
         label=data.label or None,
         test_fraction=data.test_fraction,
-        seed=seed,
-        keep=list(dict.fromkeys([*data.keep, *config.problem.columns])) if data.path else data.keep,
+        seed=config.run.seed,
+        keep=asked if data.path else data.keep,
     )
+
+
+def encoding_rules(data: DataSettings) -> EncodingRules:
+    """What a config chooses about the encoding of columns."""
+    return EncodingRules(data.impute, data.most_categories)
 
 
 def share_out(data: DataSettings, dataset: Dataset, seed: int) -> Rows | Columns:

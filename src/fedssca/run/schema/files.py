@@ -42,6 +42,10 @@ class SiteFile:
         "A .csv, .npz or .parquet file. A relative path starts at the folder of site.toml.",
         default="",
     )
+    test_path: str = key(
+        "A file like `path` with the test rows. Without it the run sets some rows aside.",
+        default="",
+    )
     database: str = key(
         "A SQLAlchemy URL to be used in place of a file, or env:NAME to read the URL from an "
         "environment variable.",

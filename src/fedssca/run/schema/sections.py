@@ -77,6 +77,17 @@ class DataSettings:
         "constraint is kept without being listed.",
         default=[],
     )
+    impute: Literal["mean", "median", "most_frequent"] = key(
+        "What replaces missing numbers: a statistic of the training rows. A further feature marks "
+        "the rows where a number was missing. Missing text is a category of its own.",
+        default="mean",
+    )
+    most_categories: Whole = key(
+        "The number of categories that a column of text has at most. If it has more values, the "
+        "most frequent ones are categories and all others are one category together.",
+        default=50,
+        ge=1,
+    )
     test_fraction: Real = key(
         "The share of rows held out for testing, if the data have no test set.",
         default=0.2,

@@ -1,0 +1,153 @@
+"""THE encoder of tables: named columns of raw cells become the float32 matrix x.
+
+It is fitted once, from summaries of the training rows that add up over sites, and its saved state
+encodes the rows of the simulator, of sites and of predictions alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedssca.data.classes import Label, class_names
+from fedssca.data.encode.cells import Array, as_text, missing_cells
+from fedssca.data.encode.columns import CategoryEncoding, ColumnEncoding, encoding_from_state
+from fedssca.data.encode.fit import fitted, looks_like_id
+from fedssca.data.encode.summary import ColumnSummary, EncodingRules, joined
+from fedssca.data.lines import Reading
+from fedssca.errors import UserError, nearest
+
+__all__ = ["Encoder", "fit_encoder"]
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """How raw rows become x and y; the state that a model is saved with."""
+
+    columns: tuple[ColumnEncoding, ...]
+    """The columns that are features, in the order of x."""
+    label: str = ""
+    """The label column."""
+    labels: tuple[Label, ...] = ()
+    """The values of the label that the classes 0, 1, ... stand for."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Columns of the training rows that are no features, and why, such as "an id"."""
+    reading: Reading = field(default_factory=Reading)
+    """How files with raw rows are read."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the columns of x."""
+        return tuple(name for column in self.columns for name in column.features)
+
+    def encode(self, table: Mapping[str, Array], where: str = "the rows") -> Array:
+        """The matrix x of a table; further columns of the table are ignored."""
+        blocks = []
+        for column in self.columns:
+            if column.name not in table:
+                raise UserError(
+                    f"{where}: column {column.name!r} is missing, which the model needs; "
+                    f"{nearest(column.name, table)}"
+                )
+            cells = table[column.name]
+            empty = len(cells) > 1 and bool(missing_cells(cells).all())
+            if empty and not any(name.endswith(" missing") for name in column.features):
+                raise UserError(
+                    f"{where}: column {column.name!r} is empty in all {len(cells)} rows, and in no "
+                    "training row; fill it in"
+                )
+            try:
+                blocks.append(column.encode(cells))
+            except UserError as error:
+                raise UserError(f"{where}: {error}") from None
+        return np.concatenate(blocks, axis=1)
+
+    def encode_labels(self, values: Array, where: str = "the rows") -> Array:
+        """The classes 0, 1, ... of raw labels.
+
+        A full stop at the end of a label is ignored if no class is called so: test files of some
+        archives have one.
+        """
+        places = {_plain(label): number for number, label in enumerate(self.labels)}
+        out = np.empty(len(values), np.int32)
+        for row, value in enumerate(as_text(values).tolist()):
+            place = places.get(value, places.get(value.lower(), places.get(value.rstrip("."))))
+            if place is None:
+                shown = ", ".join(map(str, self.labels[:10]))
+                what = f"has the label {value!r}" if value else "has no label"
+                raise UserError(f"{where}: row {row + 1} {what}; the classes are {shown}")
+            out[row] = place
+        return out
+
+    def unseen(self, table: Mapping[str, Array]) -> dict[str, int]:
+        """For each column of categories: how many cells hold a value that is no known category."""
+        found = {
+            column.name: column.unseen(table[column.name])
+            for column in self.columns
+            if isinstance(column, CategoryEncoding)
+        }
+        return {name: count for name, count in found.items() if count}
+
+    def state(self) -> dict[str, Any]:
+        """The encoder as plain values: those that JSON text gives back."""
+        held = {
+            "columns": [column.state() for column in self.columns],
+            "label": self.label,
+            "labels": list(self.labels),
+            "left_out": dict(self.left_out),
+            "reading": asdict(self.reading),
+        }
+        plain: dict[str, Any] = json.loads(json.dumps(held))
+        return plain
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Encoder:
+        """The encoder that gave this state."""
+        columns = tuple(encoding_from_state(column) for column in state["columns"])
+        own = state["reading"]
+        reading = Reading(tuple(own["missing"]), tuple(own["columns"]), own["ready_made"])
+        return cls(
+            columns, state["label"], tuple(state["labels"]), dict(state["left_out"]), reading
+        )
+
+    def to_json(self) -> str:
+        """The state as JSON text; numbers keep all their digits."""
+        return json.dumps(self.state(), indent=2, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Encoder:
+        """The encoder whose state is this JSON text."""
+        return cls.from_state(json.loads(text))
+
+
+def fit_encoder(
+    summaries: Mapping[str, Sequence[ColumnSummary]],
+    rules: EncodingRules,
+    label: str = "",
+    labels: Iterable[Any] = (),
+    use: Sequence[str] = (),
+    reading: Reading | None = None,
+) -> Encoder:
+    """The encoder of columns from their summaries at all sites, in the order of the mapping.
+
+    Columns that look like ids are left out, but for those in `use`.
+    """
+    columns, left_out = [], {}
+    for name, parts in summaries.items():
+        whole = joined(name, parts)
+        if name not in use and looks_like_id(name, whole):
+            left_out[name] = "an id: all its values are different"
+        else:
+            columns.append(fitted(name, whole, rules))
+    if not columns:
+        away = "".join(f"; {name} is {why}" for name, why in left_out.items())
+        raise UserError(f"no column is left beside the label; features are needed{away}")
+    return Encoder(tuple(columns), label, class_names(labels), left_out, reading or Reading())
+
+
+def _plain(label: Label) -> str:
+    return str(label).lower() if isinstance(label, bool) else str(label)

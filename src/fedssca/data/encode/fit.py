@@ -1,0 +1,103 @@
+"""From the summary of a column to its encoding, or to the reason why it is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedssca.data.encode.cells import boolean_pair
+from fedssca.data.encode.columns import (
+    BooleanEncoding,
+    CategoryEncoding,
+    ColumnEncoding,
+    DateEncoding,
+    NumberEncoding,
+)
+from fedssca.data.encode.summary import ColumnSummary, EncodingRules, Moments
+from fedssca.errors import UserError
+
+__all__ = ["fitted", "looks_like_id"]
+
+FEWEST_IDS = 20
+"""In tables with fewer rows, different values are no sign of an id."""
+FEWEST_NUMBERED = 100
+"""In tables with fewer rows, consecutive numbers without the name of an id are no sign of one."""
+_ID_NAME = re.compile(r"(^|.*[_\-. ])(id|ids|uuid|guid|index)", re.IGNORECASE)
+_ID_CASE = re.compile(r".*[a-z](ID|Id)|Unnamed: 0|")
+
+
+def fitted(name: str, summary: ColumnSummary, rules: EncodingRules) -> ColumnEncoding:
+    """The encoding of a column that is used as a feature."""
+    if summary.kind == "empty":
+        raise UserError(
+            f"column {name!r} is empty in all {summary.rows} rows; leave it out (drop or ignore)"
+        )
+    indicator = summary.missing > 0
+    if summary.kind == "number":
+        assert summary.moments is not None
+        mean, deviation = _scale(summary.moments)
+        return NumberEncoding(name, _fill(summary, rules, mean), indicator, mean, deviation)
+    pair = boolean_pair(list(summary.counts)) if len(summary.counts) == summary.different else None
+    if pair is not None:
+        return BooleanEncoding(name, _share(summary, pair[1], rules), indicator, *pair)
+    if len(summary.dates) == 1:
+        ((form, moments),) = summary.dates.items()
+        mean, deviation = _scale(moments)
+        return DateEncoding(name, mean, indicator, mean, deviation, form)
+    often = sorted(summary.counts, key=lambda kind: (-summary.counts[kind], kind))
+    kinds = tuple(sorted(often[: rules.most_categories]))
+    return CategoryEncoding(name, kinds, summary.different > len(kinds), indicator)
+
+
+def looks_like_id(name: str, summary: ColumnSummary) -> bool:
+    """Whether a column names the rows instead of describing them.
+
+    Its values are all different, and they are text or whole numbers. Whole numbers must be called
+    an id, or be consecutive from 0 or 1 on.
+    """
+    if not summary.unique or summary.dates:
+        return False
+    if summary.kind == "text":
+        return summary.rows >= FEWEST_IDS
+    if summary.span is None:
+        return False
+    count, low, high = summary.span
+    if count < FEWEST_IDS:
+        return False
+    named = _ID_NAME.fullmatch(name) or _ID_CASE.fullmatch(name)
+    numbered = low in (0, 1) and high - low + 1 == count >= FEWEST_NUMBERED
+    return bool(named) or numbered
+
+
+def _scale(moments: Moments) -> tuple[float, float]:
+    rows, mean, spread = moments
+    return mean, float(np.sqrt(spread / rows))
+
+
+def _fill(summary: ColumnSummary, rules: EncodingRules, mean: float) -> float:
+    """What replaces a missing number."""
+    if rules.impute == "mean":
+        return mean
+    values = dict(sorted(summary.values.items()))
+    if rules.impute == "most_frequent":
+        return max(values, key=lambda value: (values[value], -value))
+    return _median(values)
+
+
+def _median(values: Mapping[float, int]) -> float:
+    """The median of sorted values that occur so often."""
+    ends = np.cumsum(list(values.values()))
+    kinds, total = list(values), int(ends[-1])
+    low, high = (
+        kinds[int(np.searchsorted(ends, k, "right"))] for k in ((total - 1) // 2, total // 2)
+    )
+    return (low + high) / 2
+
+
+def _share(summary: ColumnSummary, true: str, rules: EncodingRules) -> float:
+    """What replaces a missing boolean: the share of true ones, or what is more frequent."""
+    yes = sum(n for kind, n in summary.counts.items() if kind.lower() == true)
+    share = yes / sum(summary.counts.values())
+    return share if rules.impute == "mean" else float(share > 0.5)

@@ -1,0 +1,234 @@
+"""What a site tells of a column: counts and sums that add up over sites.
+
+The simulator is one site, and uses the same summaries. Rows do not leave a site, and of a column of
+text with more different values than categories may have, only values that occur at least twice do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedssca.data.encode.cells import (
+    Array,
+    days,
+    fitting_dates,
+    is_text,
+    missing_cells,
+)
+from fedssca.errors import UserError
+
+__all__ = ["ColumnSummary", "EncodingRules", "Moments", "joined", "summarise"]
+
+Moments = tuple[float, float, float]
+"""The number of values, their mean, and the sum of squared distances from it."""
+
+MOST_VALUES = 200
+"""The largest number of different numbers that are counted as they are.
+
+More of them are rounded to three digits first.
+"""
+MOST_TOLD = 1000
+"""The largest number of different texts that a site counts for the others."""
+
+
+@dataclass(frozen=True)
+class EncodingRules:
+    """What a run chooses about the encoding of its columns."""
+
+    impute: str = "mean"
+    """What replaces missing numbers: "mean", "median" or "most_frequent"."""
+    most_categories: int = 50
+    """The number of categories of a column; rarer ones are joined to one."""
+
+
+@dataclass(frozen=True)
+class ColumnSummary:
+    """Counts and sums of one column."""
+
+    kind: str
+    """ "number", "text", or "empty" if all cells are missing."""
+    rows: int
+    """The number of training rows."""
+    missing: int
+    """The number of training rows whose cell is missing."""
+    moments: Moments | None = None
+    """Of a column of numbers."""
+    values: dict[float, int] = field(default_factory=dict)
+    """How often each number occurs, if missing numbers are imputed by it."""
+    rounded: bool = False
+    """Whether the numbers in `values` are rounded to three digits."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """How often each text occurs."""
+    different: int = 0
+    """The number of different texts; those that are not in `counts` included."""
+    dates: dict[str, Moments] = field(default_factory=dict)
+    """For each form of dates in which all texts are written: the moments of the days."""
+    unique: bool = False
+    """Whether all cells, those of test rows included, are different and none is missing."""
+    span: tuple[int, int, int] | None = None
+    """Of unique whole numbers: how many there are, the smallest and the largest."""
+
+    def state(self) -> dict[str, Any]:
+        """The summary as plain values for a message."""
+        pairs = {"values": list(self.values.items()), "counts": list(self.counts.items())}
+        return asdict(self) | pairs
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> ColumnSummary:
+        """The summary that gave this state."""
+        own: dict[str, Any] = {"values": dict(state["values"]), "counts": dict(state["counts"])}
+        own |= {"dates": {form: tuple(part) for form, part in state["dates"].items()}}
+        own |= {name: state[name] and tuple(state[name]) for name in ("moments", "span")}
+        return cls(**(state | own))
+
+
+def summarise(
+    name: str,
+    cells: Array,
+    train: Array | None,
+    rules: EncodingRules,
+    ids: bool = True,
+    alone: bool = False,
+) -> ColumnSummary:
+    """What a site tells of a column; `train` marks its training rows, None means all.
+
+    With `ids` it is also told whether the column looks like an id. A party that `alone` holds a
+    column takes kinds and missing cells from its test rows too, because a party without labels
+    learns only later which rows those are.
+    """
+    training = np.ones(len(cells), bool) if train is None else train
+    lacking = missing_cells(cells)
+    counted = np.ones(len(cells), bool) if alone else training
+    there, told = cells[counted & ~lacking], cells[training & ~lacking]
+    sizes: dict[str, Any] = {"rows": int(counted.sum()), "missing": int((counted & lacking).sum())}
+    if not len(there):
+        return ColumnSummary("empty", **sizes)
+    unique = ids and not lacking.any() and len(np.unique(cells)) == len(cells)
+    if not is_text(cells):
+        exact = there.astype(np.float64)
+        values, rounded = _counted_numbers(exact) if rules.impute != "mean" else ({}, False)
+        return ColumnSummary(
+            "number",
+            **sizes,
+            moments=_moments(name, told if len(told) else there),
+            values=values,
+            rounded=rounded,
+            unique=unique,
+            span=_span(cells) if unique else None,
+        )
+    counts = Counter(there.tolist())
+    forms = fitting_dates(there)
+    return ColumnSummary(
+        "text",
+        **sizes,
+        counts=_told(counts, rules, unique),
+        different=len(counts),
+        dates={form: _moments(name, days(told if len(told) else there, form)) for form in forms},
+        unique=unique,
+    )
+
+
+def joined(name: str, parts: Sequence[ColumnSummary]) -> ColumnSummary:
+    """The summary of all rows, from those of the sites."""
+    full = [part for part in parts if part.kind != "empty"]
+    sizes: dict[str, Any] = {
+        "rows": sum(p.rows for p in parts),
+        "missing": sum(p.missing for p in parts),
+    }
+    if not full:
+        return ColumnSummary("empty", **sizes)
+    if len({part.kind for part in full}) > 1:
+        raise UserError(f"column {name!r} is text at one site and numbers at another")
+    first = full[0]
+    counts: Counter[str] = Counter()
+    values: Counter[float] = Counter()
+    for part in full:
+        counts.update(part.counts)
+        values.update(part.values)
+    rounded = any(part.rounded for part in full) or len(values) > MOST_VALUES
+    forms = [form for form in first.dates if all(form in part.dates for part in full)]
+    unique = all(part.unique for part in parts) and max(counts.values(), default=1) == 1
+    spans = [part.span for part in full if part.span is not None]
+    return ColumnSummary(
+        first.kind,
+        **sizes,
+        moments=_joined_moments([p.moments for p in full]),
+        values=_rounded(values) if rounded else dict(values),
+        rounded=rounded,
+        counts=dict(counts),
+        different=max(len(counts), *(part.different for part in full)),
+        dates={f: _joined_moments([p.dates[f] for p in full]) or (0, 0, 0) for f in forms},
+        unique=unique,
+        span=_joined_spans(spans) if unique and len(spans) == len(full) else None,
+    )
+
+
+def _moments(name: str, values: Array) -> Moments:
+    exact = values.astype(np.float64)
+    if not np.isfinite(exact).all():
+        raise UserError(f"column {name!r} holds an infinite number; mend that row")
+    constant = exact.min() == exact.max()
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(exact.mean())
+        spread = 0.0 if constant else float(np.square(exact - mean).sum())
+    if not np.isfinite([mean, spread]).all() or (spread == 0 and not constant):
+        raise UserError(f"column {name!r} is too large or small; rescale it")
+    return float(len(exact)), mean, spread
+
+
+def _joined_moments(parts: Sequence[Moments | None]) -> Moments | None:
+    """Join means and squared distances.
+
+    With n rows, mean m and squared distances s: m = m_1 + (m_2 - m_1) n_2 / (n_1 + n_2), and
+    s = s_1 + s_2 + (m_2 - m_1)^2 n_1 n_2 / (n_1 + n_2).
+    """
+    there = [part for part in parts if part is not None]
+    if not there:
+        return None
+    rows, mean, spread = there[0]
+    for n, m, s in there[1:]:
+        both, gap = rows + n, m - mean
+        spread += s + gap * gap * rows * n / both
+        mean += gap * n / both
+        rows = both
+    return rows, mean, spread
+
+
+def _counted_numbers(values: Array) -> tuple[dict[float, int], bool]:
+    kinds, counts = np.unique(values, return_counts=True)
+    found = dict(zip(kinds.tolist(), counts.tolist(), strict=True))
+    return (_rounded(found), True) if len(found) > MOST_VALUES else (found, False)
+
+
+def _rounded(values: dict[float, int]) -> dict[float, int]:
+    """The counts of numbers rounded to three digits."""
+    out: Counter[float] = Counter()
+    for value, count in values.items():
+        out[float(f"{value:.3g}")] += count
+    return dict(out)
+
+
+def _told(counts: Counter[str], rules: EncodingRules, unique: bool) -> dict[str, int]:
+    """The texts that a site tells, most frequent first."""
+    if len(counts) <= rules.most_categories:
+        return {kind: counts[kind] for kind in sorted(counts)}
+    if unique:
+        return {}
+    often = sorted((k for k, n in counts.items() if n > 1), key=lambda k: (-counts[k], k))
+    return {kind: counts[kind] for kind in often[:MOST_TOLD]}
+
+
+def _span(values: Array) -> tuple[int, int, int] | None:
+    if not np.isfinite(values).all() or not (values == np.rint(values)).all():
+        return None
+    return len(values), int(values.min()), int(values.max())
+
+
+def _joined_spans(spans: Sequence[tuple[int, int, int]]) -> tuple[int, int, int]:
+    counts, lows, highs = zip(*spans, strict=True)
+    return sum(counts), min(lows), max(highs)

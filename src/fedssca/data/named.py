@@ -1,0 +1,121 @@
+"""The ready-made data sets: their files, labels and columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedssca.data import fetch
+from fedssca.data.dataset import Array, Dataset, from_arrays
+from fedssca.data.raw import RawData, from_table
+from fedssca.data.tables import Reading, Table, read_csv
+from fedssca.errors import UserError, nearest
+
+__all__ = ["NAMES", "read_credit", "read_idx", "ready_made"]
+
+NAMES = ("adult", "breast-cancer", "credit", "digits", "fashion", "mnist")
+_CREDIT = "default.payment.next.month"
+_ADULT = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status",
+          "occupation", "relationship", "race", "sex", "capital-gain", "capital-loss",
+          "hours-per-week", "native-country", "income")  # fmt: skip
+
+
+def ready_made(
+    name: str, directory: Path | None, fraction: float, seed: int, keep: Sequence[str]
+) -> RawData | Dataset:
+    """The rows of a ready-made data set: raw columns, or arrays that are only scaled."""
+    if name in ("adult", "credit", "mnist", "fashion"):
+        return _from_folder(name, directory, fraction, seed, keep)
+    if name in ("digits", "breast-cancer"):
+        return _embedded(name, fraction, seed, keep)
+    raise UserError(f"no data set is named {name!r}: {nearest(str(name), NAMES)}")
+
+
+def _embedded(name: str, fraction: float, seed: int, keep: Sequence[str]) -> RawData | Dataset:
+    from sklearn.datasets import load_breast_cancer, load_digits
+
+    if name == "digits":
+        raw = load_digits()
+        columns = {"x": raw.data.astype(np.uint8), "y": raw.target.astype(np.int32)}
+        return from_arrays(name, columns, {}, 1 / 16, fraction, seed, keep)
+    raw = load_breast_cancer()
+    table = {str(f): raw.data[:, j] for j, f in enumerate(raw.feature_names)}
+    table["malignant"] = 1.0 - raw.target
+    return from_table(name, table, "malignant", fraction, seed, keep)
+
+
+def _from_folder(
+    name: str, directory: Path | None, fraction: float, seed: int, keep: Sequence[str]
+) -> RawData | Dataset:
+    folder, files = fetch.locate(name, directory), fetch.FILES[name]
+    if folder is None:
+        how = f"fetch it with: fedssca data get {name}"
+        if name not in fetch.DOWNLOADS:
+            how = f"put {files[0]} in {fetch.cache_folder() / name}"
+        raise UserError(
+            f"{name} is not on this machine; {how} "
+            f"(or point --dir / data.dir at the folder that holds {files[0]})"
+        )
+    paths = [fetch.find_file(folder, f) or folder / f for f in files]
+    if name == "credit":
+        data = from_table(name, read_credit(paths[0]), _CREDIT, fraction, seed, ["sex", *keep])
+        return dataclasses.replace(data, reading=Reading(ready_made="credit"))
+    sums = fetch.DOWNLOADS[name].files
+    if name == "adult":
+        if directory is None:
+            for p in paths:
+                fetch.verify(p, sums[p.name], fetch.digest(p))
+        reading = Reading(columns=_ADULT)
+        train, test = (read_csv(p, reading) for p in paths)
+        test["income"] = np.char.rstrip(test["income"].astype(str), ".")
+        both, n = {k: np.concatenate([train[k], test[k]]) for k in _ADULT}, len(train["income"])
+        data = from_table(name, both, "income", fraction, seed, ["sex", "race", *keep], n)
+        positive = data.labels.index(">50K")
+        return dataclasses.replace(data, positive=positive, reading=reading)
+    x, y, xt, yt = (
+        read_idx(p, d, sums[f]) for p, f, d in zip(paths, files, (3, 1, 3, 1), strict=True)
+    )
+    return from_arrays(name, {"x": x, "y": y}, {"x": xt, "y": yt}, 1 / 255, fraction, seed, keep)
+
+
+def read_credit(path: Path) -> Table:
+    """Read UCI_Credit_Card.csv: without ids, and with the column sex, 1 for men and 0 for women."""
+    table = read_csv(path)
+    for column in ("ID", "SEX"):
+        if column not in table:
+            raise UserError(f"{path} has no column {column!r}; is it UCI_Credit_Card.csv?")
+    del table["ID"]
+    return {"sex": (table.pop("SEX") == 1) * 1.0, **table}
+
+
+def read_idx(path: Path, dims: int, sha256: str | None = None) -> Array:
+    """Read and check an IDX file of bytes (.gz or plain) with `dims` dimensions."""
+    try:
+        with fetch.open_file(path) as stream:
+            head = stream.read(4 + 4 * dims)
+            if len(head) < 4 + 4 * dims or head[:4] != bytes((0, 0, 8, dims)):
+                raise UserError(
+                    f"{path} is not an IDX file of bytes in {dims} dimensions: it starts with "
+                    f"{head[:4].hex()}, not 000008{dims:02x}; {fetch.AGAIN}"
+                )
+            shape = struct.unpack(f">{dims}I", head[4:])
+            size = math.prod(shape)
+            if size > 1100 * path.stat().st_size:  # gzip cannot shrink more than that
+                raise UserError(f"{path} is too short for its shape {shape}; {fetch.AGAIN}")
+            body = stream.read(size + 1)
+    except (*fetch.BROKEN, OSError) as error:
+        raise UserError(f"{path} cannot be read: {error}; {fetch.AGAIN}") from None
+    if len(body) != size:
+        raise UserError(
+            f"{path} states the shape {shape}, {size} bytes, and holds "
+            f"{len(body) if len(body) < size else 'more'}; {fetch.AGAIN}"
+        )
+    if sha256:
+        fetch.verify(path, sha256, hashlib.sha256(head + body).hexdigest())
+    return np.frombuffer(body, np.uint8).reshape(shape)
