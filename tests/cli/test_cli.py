@@ -276,7 +276,7 @@ def test_twin_has_its_own_folder_and_one_table(shell: Shell) -> None:
     assert rows(free)[-1]["constraints"] == []
     assert rows(free)[-1]["objective"] == pytest.approx(rows(free)[-1]["train_cost"], abs=1e-2)
     assert outcome.out.count("train cost") == 1
-    assert "out: limits broken on the full training data" in outcome.out
+    assert "out: limits broken on the training rows" in outcome.out
     assert re.search(r"out: loss: 0\.\d+ is over its limit 0\.01 by 0\.\d+; it ", outcome.out)
     assert f"saved in {free}" in outcome.out
     table = outcome.out.split("out: loss")[0]

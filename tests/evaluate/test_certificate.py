@@ -168,6 +168,7 @@ def test_the_certificate_by_hand() -> None:
         "method": 0.0,
         "relaxing_by_0.01_buys": pytest.approx(0.01),
         "slack": 0.5,
+        "train_rate": 1.25,
     }
     assert size["value"] == pytest.approx(0.25)
     assert size["margin"] == pytest.approx(3.75)
@@ -335,7 +336,10 @@ def test_the_default_run_keeps_its_limit(tmp_path: Path) -> None:
     found = execute(config, tmp_path / "run")
     (limit,) = found["certificate"]["constraints"]
     assert found["feasible"]
-    assert all(note.startswith("training is not finished") for note in found["notes"])
+    (stated,) = found["certificate"]["limits"]
+    assert stated["value"] == pytest.approx(limit["value"], rel=1e-5)
+    said = [note for note in found["notes"] if note != stated.get("note")]
+    assert all(note.startswith("training is not finished") for note in said)
     assert found["objective"] <= 67.6
     assert limit["value"] <= limit["limit"] == 0.2
     loss = numpy_loss(tmp_path / "run/model.npz", config.model.hidden)
@@ -357,7 +361,7 @@ def test_an_impossible_limit_is_said_and_the_run_is_a_success(shell: Shell) -> N
     assert not found["certificate"]["feasible"]
     note = next(note for note in found["notes"] if note.startswith("loss: "))
     assert "is over its limit 1e-06 by" in note
-    assert "out: limits broken on the full training data" in outcome.out
+    assert "out: limits broken on the training rows" in outcome.out
     assert note in outcome.out.replace("\n", " ")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedssca.data.split import Columns, Rows
-from fedssca.evaluate import evaluator as metrics
+from fedssca.evaluate import passes
 from fedssca.evaluate.evaluator import evaluator_over
 from fedssca.evaluate.traffic import traffic
 from fedssca.methods.schedule import power
@@ -25,7 +25,7 @@ STEPS = {"rho": power(1.0, 0.55), "gamma": power(1.0, 0.9)}
 @pytest.mark.long
 @pytest.mark.parametrize("chunk", [16, 20, 60, 4096])  # 60 rows: 16 leaves 12 over
 def test_evaluation_is_the_direct_sum(columns, by_hand, monkeypatch, chunk: int) -> None:
-    monkeypatch.setattr(metrics, "CHUNK", chunk)
+    monkeypatch.setattr(passes, "CHUNK", chunk)
     p = classifier(mlp(7, 5, 3, dtype="float64"), loss_at_most(0.4), l2=0.1)
     test = {name: column[:25] for name, column in columns.items()}
     look = evaluator_over(p, Rows(columns, (25, 35)), test)
@@ -48,7 +48,7 @@ def test_evaluation_is_the_direct_sum(columns, by_hand, monkeypatch, chunk: int)
 
 @pytest.mark.parametrize("chunk", [4, 100])
 def test_terms_may_depend_on_the_client(monkeypatch, chunk: int) -> None:
-    monkeypatch.setattr(metrics, "CHUNK", chunk)
+    monkeypatch.setattr(passes, "CHUNK", chunk)
     p = custom_problem(
         lambda w, batch: jnp.where(batch["client"] == 1, batch["x"][:, 0], 0.0)[None] * w[0],
         jnp.ones(1),

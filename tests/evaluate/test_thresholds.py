@@ -221,7 +221,7 @@ def test_parties_with_columns_set_the_same_thresholds() -> None:
     def refuse(other: Rows | Columns) -> Evaluator:
         raise AssertionError
 
-    away = Evaluator(lambda w: here.row(w), lambda w: here.gradients(w), refuse)
+    away = Evaluator(lambda w: here.row(w), lambda w: here.gradients(w), refuse, here.tally)
     w, found = jnp.array([0.0, *weights.ravel()]), []
     for p, like, look in (
         (plain, rows, here),
@@ -268,7 +268,7 @@ def test_points_that_are_not_finite_are_passed_over(monkeypatch: pytest.MonkeyPa
     p = limited(columns, 2, {"fnr": 0.05})
     look, w = evaluator_over(p, rows_of(columns), None), jnp.array([0.0, *weights.ravel()])
     points, row = begun(look, w)
-    lost = Evaluator(lambda w: look.row(w * np.nan), look.gradients, look.over)
+    lost = Evaluator(lambda w: look.row(w * np.nan), look.gradients, look.over, look.tally)
     monkeypatch.setattr(thresholds, "PASSES", 8)
     set_thresholds(p, lost, points, w, row, np.array([0]))
     assert points.best is None

@@ -55,6 +55,13 @@ def test_a_second_limit_of_a_quantity_stays_by_itself() -> None:
     ]
 
 
+def test_how_far_a_value_is_outside() -> None:
+    (limit,) = stated([Bound("gap", high=0.1), Bound("gap", low=-0.1)])
+    assert [limit.excess(value) for value in (0.25, -0.3, 0.04)] == pytest.approx(
+        [0.15, 0.2, -0.06]
+    )
+
+
 @pytest.mark.parametrize(
     ("limit", "words"),
     [

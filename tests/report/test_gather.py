@@ -22,7 +22,17 @@ def test_a_finished_run_is_all_there(real: Path) -> None:
     assert view["name"] == "real"
     assert view["state"] == "complete"
     assert view["trouble"] == []
-    assert view["constraints"] == [{"index": 0, "name": "loss", "limit": 0.3}]
+    (limit,) = view["constraints"]
+    assert limit == {
+        "index": 0,
+        "indices": [0],
+        "name": "loss",
+        "limit": 0.3,
+        "quantity": "cost",
+        "title": "loss",
+        "low": None,
+        "high": 0.3,
+    }
     series = view["series"]
     assert series["round"] == [0, 5, 10, 15, 20]
     for name in ("train_cost", "test_accuracy", "norm_sq", "bytes_up", "seconds"):
@@ -42,7 +52,8 @@ def test_a_run_that_goes_on_has_its_whole_rows(tmp_path: Path) -> None:
     view = gather(path)
     assert view["state"] == "running"
     assert view["series"]["round"] == [0, 5, 10, 15, 20]
-    assert view["constraints"] == [{"index": 0, "name": "loss", "limit": 0.3}]
+    (limit,) = view["constraints"]
+    assert limit == {"index": 0, "indices": [0], "name": "loss", "limit": 0.3}
     assert view["result"] is None
     for name in ("metrics.jsonl", "config.toml"):
         os.utime(path / name, (1e9, 1e9))
@@ -54,7 +65,8 @@ def test_a_run_without_a_row_or_a_word_about_its_limits(tmp_path: Path) -> None:
     assert gather(path)["series"] == {}
     (path / "problem.json").unlink()
     (path / "metrics.jsonl").write_text(json.dumps(row(0)) + "\n")
-    assert gather(path)["constraints"] == [{"index": 0, "name": "constraint 1", "limit": None}]
+    (limit,) = gather(path)["constraints"]
+    assert limit == {"index": 0, "indices": [0], "name": "constraint 1", "limit": None}
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", "null", '"x"', "[" * 100_000, "\x00", "\udc80"])

@@ -55,7 +55,7 @@ def test_it_asks_no_host_for_anything(seen: Seen, report: Path) -> None:
 def test_curves_limits_and_tables_are_there(seen: Seen) -> None:
     page = seen.page
     titles = page.locator(".chart h3").all_text_contents()
-    for title in ("Training cost", "Test accuracy", "loss", "fnr", "client_loss_0", "Norm"):
+    for title in ("Training cost", "Test accuracy", "loss", "fnr", "loss, client 0", "Norm"):
         assert any(found.startswith(title) for found in titles), title
     for title in ("Multiplier of loss", "Bytes up", "Bytes down", "Time"):
         assert title in titles
@@ -69,6 +69,10 @@ def test_curves_limits_and_tables_are_there(seen: Seen) -> None:
     marked = page.locator("td.differs").all_text_contents()
     assert "7" in marked
     assert page.locator(".certificate").count() == 3
+    signs = page.locator(".certificate td:nth-child(2)").all_text_contents()
+    assert any(sign.startswith("○") for sign in signs)
+    assert page.locator(".breakdown").count() == 3
+    assert "accuracy" in page.locator(".breakdown").first.text_content()
     assert page.locator(".bars").count() == 3
 
 

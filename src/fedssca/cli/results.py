@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedssca.evaluate.verdicts import limits_kept, stated_entries
+from fedssca.problem.limits import limit_words
 from fedssca.run.curves import draw_curves, short_names
 from fedssca.run.record import RunDirectory
 
@@ -21,7 +23,22 @@ __all__ = ["certificate_table", "draw_run_curves", "print_results"]
 
 Row = dict[str, Any]
 MOST = 12
-"""The number of constraints that are shown on the screen."""
+"""The number of limits that are shown on the screen."""
+SIGNS = {
+    "kept": "[green]✓[/]",
+    "unchecked": "○",
+    "held-out": "[yellow]![/]",
+    "broken": "[red]✗[/]",
+    "part": " ",
+}
+COLOURS = {"kept": "green", "held-out": "yellow", "broken": "red"}
+VERDICTS = {
+    "kept": "all limits kept on training and held-out rows",
+    "unchecked": "all limits kept on the training rows; those marked ○ could not be checked on "
+    "held-out rows",
+    "held-out": "all limits kept on the training rows, but not on held-out rows",
+    "broken": "limits broken on the training rows",
+}
 
 
 def print_results(results: Mapping[Path, Row]) -> None:
@@ -32,8 +49,7 @@ def print_results(results: Mapping[Path, Row]) -> None:
     for heading in ("rounds", "train cost", "|w|²", "test acc.", "limits kept", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, result in zip(names, results.values(), strict=True):
-        kept = sum(value <= 0 for value in result["constraints"])
-        colour = "green" if result["feasible"] else "red"
+        kept, stated, status = limits_kept(stated_entries(result["certificate"]))
         accuracy = result.get("test_accuracy")
         table.add_row(
             name,
@@ -41,50 +57,73 @@ def print_results(results: Mapping[Path, Row]) -> None:
             f"{result['train_cost']:.4f}",
             f"{result['norm_sq']:.1f}",
             "-" if accuracy is None else f"{accuracy:.2%}",
-            f"[{colour}]{kept} of {len(result['limits'])}[/]" if result["limits"] else "-",
+            coloured(status, f"{kept} of {stated}") if stated else "-",
             f"{result['seconds']:.1f}",
         )
     console = Console(highlight=False)
     console.print(table)
     for name, result in zip(names, results.values(), strict=True):
-        if result["limits"]:
+        entries = stated_entries(result["certificate"])
+        if entries:
             console.print(certificate_table(name, result["certificate"]))
+        held_out = [entry.get("note") for entry in entries]
         for note in result["notes"]:
-            console.print(f"[red]{name}: {escape(note)}[/]", soft_wrap=True)
+            colour = "yellow" if note in held_out or result["feasible"] else "red"
+            console.print(f"[{colour}]{name}: {escape(note)}[/]", soft_wrap=True)
     for path in results:
         curves = " (curves.png shows how it went)" if (path / "curves.png").exists() else ""
         console.print(f"saved in {escape(str(path))}{curves}", soft_wrap=True)
 
 
 def certificate_table(name: str, certificate: Row) -> Table:
-    """Return every limit with value, margin, multiplier and, for rates, the value on test rows."""
-    verdict = "[green]all limits kept[/]" if certificate["feasible"] else "[red]limits broken[/]"
-    title = f"{name}: {verdict} on the full training data"
+    """Return every limit with its values on training and held-out rows, margin and multiplier."""
+    entries = stated_entries(certificate)
+    _, stated, status = limits_kept(entries)
+    verdict = coloured(status, VERDICTS[status]) if stated else "the parts of the objective"
+    title = f"{name}: {verdict}"
     table = Table(
-        box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="none"
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+        title=title,
+        title_justify="left",
+        title_style="none",
     )
-    table.add_column("constraint", overflow="fold", min_width=12)
-    for heading in ("value", "limit", "margin", "held out", "multiplier", "0.01 buys"):
-        table.add_column(heading, justify="right")
-    for entry in certificate["constraints"][:MOST]:
-        held = entry.get("test_rate")
+    table.add_column("", width=1)
+    table.add_column("limit", overflow="fold", min_width=12)
+    for heading in ("", "training", "held out", "margin", "multiplier"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for entry in entries[:MOST]:
+        price, held = entry["multiplier"], entry.get("test_value")
         table.add_row(
-            escape(entry["name"]),
-            f"{entry['value']:.4f}" if entry["feasible"] else f"[red]{entry['value']:.4f}[/]",
-            f"{entry['limit']:g}",
-            f"{entry['margin']:.2g}",
-            "-" if held is None else f"{held:.4f}",
-            "withheld" if entry["multiplier"] is None else f"{entry['multiplier']:.4g}",
-            "-" if entry["multiplier"] is None else f"{entry['relaxing_by_0.01_buys']:.3g}",
+            SIGNS[entry["status"]],
+            escape(entry["title"]),
+            limit_words(entry["low"], entry["high"]),
+            "-" if entry["value"] is None else f"{entry['value']:.4f}",
+            "-" if held is None else coloured(entry["status"], f"{held:.4f}"),
+            "-" if entry["margin"] is None else f"{entry['margin']:.2g}",
+            "withheld" if price is None else f"{price:.4g}",
         )
-    more = len(certificate["constraints"]) - MOST
+    more = len(entries) - MOST
     converged = "converged" if certificate["converged"] else "not converged"
     table.caption = (
         f"{converged}: KKT residual {certificate['kkt_residual']:.2g} (0: nothing left to gain)"
-        + (f"; {more} more constraints in result.json" if more > 0 else "")
+        + (f"; {more} more limits in result.json" if more > 0 else "")
+        + "".join(f"\n○ not checked: {why}" for why in _reasons(entries))
     )
     table.caption_justify = "left"
     return table
+
+
+def coloured(status: str, text: str) -> str:
+    """Return the text in the colour of a status."""
+    return f"[{COLOURS[status]}]{text}[/]" if status in COLOURS else text
+
+
+def _reasons(entries: list[Row]) -> list[str]:
+    """Return why limits could not be checked on held-out rows, each reason once."""
+    found = [entry.get("unchecked") for entry in entries if entry["status"] == "unchecked"]
+    return [why for why in dict.fromkeys(found) if why]
 
 
 def draw_run_curves(plan: dict[Path, Config]) -> None:

@@ -5,6 +5,8 @@
     train     the model                                a round of training
     measure   F_m and rates over all rows              rows: sums over a site's own rows
                                                        columns: the h_i of a chunk go to the speaker
+    tally     counts and sums of all measures,         as in measure
+              for groups of rows too
     slope     gradients over all rows                  rows: sums over a site's own rows
                                                        columns: a round on a chunk
     predict   scores of new rows (columns only)        as in measure
@@ -20,7 +22,7 @@ import jax
 import numpy as np
 
 from fedssca.data import Columns, Rows
-from fedssca.evaluate.evaluator import CHUNK, full_passes
+from fedssca.evaluate.passes import CHUNK, full_passes
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.methods.calibrate import probe
 from fedssca.methods.surrogate import gradients
@@ -41,7 +43,7 @@ __all__ = [
     "stage_roles",
 ]
 
-STAGES = ("probe", "train", "measure", "slope", "predict")
+STAGES = ("probe", "train", "measure", "tally", "slope", "predict")
 
 PASSED_ON = {
     "h": jax.ShapeDtypeStruct((-1,), np.uint64),
@@ -61,7 +63,8 @@ class Shapes(NamedTuple):
 
 def stage_roles(stage: str, clients: Rows | Columns) -> Roles:
     """The phases of a stage, and the parties with a special task in it."""
-    return evaluation_roles(clients) if stage in ("measure", "predict") else roles_of(clients)
+    evaluates = stage in ("measure", "tally", "predict")
+    return evaluation_roles(clients) if evaluates else roles_of(clients)
 
 
 def hides_h(job: Job) -> bool:
@@ -104,6 +107,9 @@ def _row_shapes(stage: str, job: Job, clients: Rows) -> Shapes:
     w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
     if stage == "measure":
         return Shapes({"w": w}, _sum_shapes(problem, clients))
+    if stage == "tally":
+        sums = _tally_shapes(problem, clients)
+        return Shapes({"w": w}, {"train": sums, "test": sums})
     if stage == "slope":
         terms = problem.combine.shape[1]
         return Shapes({"w": w}, {"slopes": jax.ShapeDtypeStruct((terms, w.size), w.dtype)})
@@ -128,9 +134,10 @@ def _column_shapes(stage: str, job: Job, clients: Columns, number: int) -> Shape
         shared["h"] = jax.ShapeDtypeStruct((-1,), np.uint64)
         if number == roles.readers[0]:
             shared["seals"] = jax.ShapeDtypeStruct((-1,), np.uint8)
-    if stage == "measure":
+    if stage in ("measure", "tally"):
         asked = whole | {"test": jax.ShapeDtypeStruct((), np.int32)}
-        one, _ = _sum_shapes(problem, clients)
+        of_all = stage == "measure"
+        one = _sum_shapes(problem, clients)[0] if of_all else _tally_shapes(problem, clients)
         return Shapes(asked, one if speaks else (), shared)
     if stage == "predict":
         scores = {"scores": jax.ShapeDtypeStruct((-1, job.dataset.classes), dtype)}
@@ -151,11 +158,24 @@ def _column_shapes(stage: str, job: Job, clients: Columns, number: int) -> Shape
 
 def _sum_shapes(problem: Problem, clients: Rows | Columns) -> Any:
     """The shapes of (terms and rates of the training rows, rates of the test rows)."""
+    one = jax.eval_shape(full_passes(problem).sums, problem.start, _one_row(clients))
+    return one, one[1]
+
+
+def _tally_shapes(problem: Problem, clients: Rows | Columns) -> Any:
+    """The shapes of the sums over all rows and over the problem's parts."""
+    passes = full_passes(problem)
+    return jax.eval_shape(
+        lambda w, rows: passes.tally(w, rows, 0), problem.start, _one_row(clients)
+    )
+
+
+def _one_row(clients: Rows | Columns) -> dict[str, Any]:
+    """The shapes of a batch of one row."""
     like = {
         name: jax.ShapeDtypeStruct((1, *column.shape[1:]), column.dtype)
         for name, column in clients.columns.items()
     }
     like["client"] = jax.ShapeDtypeStruct((1,), np.int32)
     like["weight"] = jax.ShapeDtypeStruct((1,), np.float32)
-    one = jax.eval_shape(full_passes(problem).sums, problem.start, like)
-    return one, one[1]
+    return like

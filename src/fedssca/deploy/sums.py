@@ -19,7 +19,7 @@ def weight_of(stage: str, rows: int) -> float:
 
     Sums over all rows of a site would otherwise leave the range of the fixed-point numbers.
     """
-    return float(rows) if stage in ("measure", "slope") else 1.0
+    return float(rows) if stage in ("measure", "tally", "slope") else 1.0
 
 
 def marked(arrays: Arrays) -> Arrays:

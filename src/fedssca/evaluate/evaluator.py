@@ -7,22 +7,24 @@ Which measures there are (accuracy, rates of constraints) is said by the problem
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.data.memory import on_device, summed
 from fedssca.data.split import Columns, Rows
+from fedssca.evaluate.passes import Pairs, full_passes, held_out, training
+from fedssca.evaluate.tally import SHARED_ROWS, Tally, TallySums, divided
 from fedssca.methods.algorithm import State
-from fedssca.problem.problem import Array, Batch, Problem, Rate
+from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.rounds.shapes import batch_shape
 
 __all__ = ["EvaluatedSums", "Evaluator", "evaluator_of", "evaluator_over", "state_row"]
 
-CHUNK = 4096
+MOST_CLIENTS = 1000
+"""Clients up to which everyone's own results are computed."""
 
 
 class Evaluator(NamedTuple):
@@ -34,8 +36,8 @@ class Evaluator(NamedTuple):
     """w -> gradients of F_0..F_M over all training rows, (M+1, d)."""
     over: Callable[[Rows | Columns], Evaluator]
     """The same passes, compiled once, over other training rows of the same shape."""
-    losses: Callable[[Array], list[float | None]] | None = None
-    """w -> the mean cost over each client's own rows; None where it must stay unknown."""
+    tally: Callable[[Array], Tally]
+    """w -> the counts and sums of all measures: over all rows, for each group and each client."""
     constant: float | None = None
     """The loss of predicting the same class shares for every row; None where it is unknown."""
 
@@ -54,17 +56,30 @@ def evaluator_over(
             means, rates = passes.sums(w, own)
             return EvaluatedSums(means, rates, None if held is None else passes.sums(w, held)[1])
 
+        def tally(w: Array) -> TallySums:
+            count, why = _clients_shown(rows)
+            test = None if held is None else passes.tally(w, held, count if owned else 0)
+            return divided(problem, passes.tally(w, own, count), test, why)
+
         evaluator = evaluator_of(
-            problem, train, lambda: total, sums, lambda w: passes.jacobian(w, own)
+            problem, train, lambda: total, sums, lambda w: passes.jacobian(w, own), tally
         )
         return evaluator._replace(
             over=lambda other: on(training(other), other),
-            losses=(lambda w: client_losses(problem, w, own, rows.count)) if by_rows else None,
             constant=constant_loss(rows.columns.get("y")),
         )
 
-    by_rows = isinstance(train, Rows)
+    owned = test is not None and "client" in test
     return on(training(train), train)
+
+
+def _clients_shown(rows: Rows | Columns) -> tuple[int, str]:
+    """The number of clients whose own results are computed, and why there are none."""
+    if isinstance(rows, Columns):
+        return 0, SHARED_ROWS
+    if rows.count > MOST_CLIENTS:
+        return 0, f"there are more than {MOST_CLIENTS:,} clients"
+    return rows.count, ""
 
 
 def constant_loss(labels: Any) -> float | None:
@@ -73,31 +88,6 @@ def constant_loss(labels: Any) -> float | None:
         return None
     share = np.unique(np.asarray(labels), return_counts=True)[1] / len(labels)
     return float(-(share * np.log(share)).sum())
-
-
-def client_losses(problem: Problem, w: Array, rows: Batch, count: int) -> list[float | None]:
-    """F_i(w), the mean cost over the rows of client i, for each of `count` clients."""
-
-    @jax.jit
-    def sums(w: Array, rows: Batch) -> Array:
-        return _over(rows, lambda chunk: part(w, chunk))
-
-    def part(w: Array, chunk: Batch) -> Array:
-        ((_, top, bottom),) = problem.measure(w, chunk)["cost"]
-        pair = jnp.stack([top, bottom], axis=1) * chunk["weight"].astype(w.dtype)[:, None]
-        return jax.ops.segment_sum(pair, jnp.maximum(chunk["client"], 0), count)
-
-    return [mean_cost(pair) for pair in np.asarray(sums(w, rows), float)]
-
-
-def mean_cost(pair: np.ndarray) -> float | None:
-    """The mean from the sum of costs and the number of rows; None if there are no rows."""
-    top, bottom = pair
-    return float(top / bottom) if bottom > 0 else None
-
-
-Pairs: TypeAlias = dict[str, list[Array]]
-"""Name -> numerator and denominator of every rate that the measure is a sum of."""
 
 
 class EvaluatedSums(NamedTuple):
@@ -110,46 +100,13 @@ class EvaluatedSums(NamedTuple):
     """The measures on held-out rows; None: there are none."""
 
 
-class Passes(NamedTuple):
-    """EvaluatedSums over chunks of rows, compiled once."""
-
-    sums: Callable[[Array, Batch], tuple[Array, Pairs]]
-    jacobian: Callable[[Array, Batch], Array]
-    """(K, d)."""
-
-
-def full_passes(problem: Problem) -> Passes:
-    """The sums of a problem's terms and measures over rows, chunk by chunk."""
-
-    @jax.jit
-    def sums(w: Array, rows: Batch) -> tuple[Array, Pairs]:
-        return _over(rows, lambda chunk: part(w, chunk))
-
-    def part(w: Array, chunk: Batch) -> tuple[Array, Pairs]:
-        weight = chunk["weight"].astype(w.dtype)
-        return problem.terms(w, chunk) @ weight, added(problem.measure(w, chunk), weight)
-
-    @jax.jit
-    def jacobian(w: Array, rows: Batch) -> Array:
-        return _over(rows, lambda chunk: jax.jacrev(lambda point: part(point, chunk)[0])(w))
-
-    return Passes(sums, jacobian)
-
-
-def added(measures: dict[str, Sequence[Rate]], weight: Array) -> Pairs:
-    """Every rate's two sums over the rows of a batch."""
-    return {
-        name: [jnp.stack([top @ weight, bottom @ weight]) for _, top, bottom in rates]
-        for name, rates in measures.items()
-    }
-
-
 def evaluator_of(
     problem: Problem,
     like: Rows | Columns,
     total: Callable[[], int],
     sums: Callable[[Array], EvaluatedSums],
     jacobian: Callable[[Array], Any],
+    tally: Callable[[Array], TallySums],
 ) -> Evaluator:
     """An evaluator from functions that add up over rows, which may be anywhere.
 
@@ -210,7 +167,10 @@ def evaluator_of(
     def over(other: Rows | Columns) -> Evaluator:
         raise TypeError("these rows are not in this process: build another evaluator")
 
-    return Evaluator(row, gradients, over)
+    def counted(w: Array) -> Tally:
+        return Tally(weights(), tally(problem.extended(problem.model(w))))
+
+    return Evaluator(row, gradients, over, counted)
 
 
 def _worst(problem: Problem, row: Mapping[str, Any]) -> dict[str, float]:
@@ -225,43 +185,6 @@ def _worst(problem: Problem, row: Mapping[str, Any]) -> dict[str, float]:
         if found and len(known) == len(found):
             out[f"{part}_worst"] = max(known)
     return out
-
-
-def training(train: Rows | Columns) -> Batch:
-    """All training rows, each with its client's number; rows without a client have weight 0."""
-    if isinstance(train, Columns):
-        return everything(train.columns, np.zeros(train.total, np.int32))
-    owners = train.owners()
-    return everything(train.columns, owners, owners >= 0)
-
-
-def held_out(test: Mapping[str, np.ndarray] | None) -> Batch | None:
-    """Held-out rows; they belong to no client. None where there are none."""
-    if test is None or not len(test["x"]):
-        return None
-    return everything(test, np.full(len(test["x"]), -1, np.int32))
-
-
-def everything(
-    columns: Mapping[str, Any], owners: np.ndarray, counted: np.ndarray | bool = True
-) -> Batch:
-    """The columns, not copied, with the clients and the weights of the rows."""
-    weight = np.broadcast_to(np.asarray(counted, np.float32), owners.shape)
-    return on_device({**columns, "client": owners, "weight": weight})
-
-
-def _over(rows: Batch, part: Callable[[Batch], Any]) -> Any:
-    """The sum of part(chunk) over chunks of the rows; the last one overlaps the one before it."""
-    count = len(rows["weight"])
-    size = min(CHUNK, count)
-
-    def at(begin: Array) -> Any:
-        start = jnp.minimum(begin, count - size)
-        chunk = {k: jax.lax.dynamic_slice_in_dim(v, start, size) for k, v in rows.items()}
-        fresh = jnp.arange(size) >= begin - start
-        return part(chunk | {"weight": jnp.where(fresh, chunk["weight"], 0)})
-
-    return summed(at, jnp.arange(0, count, size))
 
 
 def state_row(state: State) -> dict[str, Any]:

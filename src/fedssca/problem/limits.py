@@ -15,7 +15,7 @@ import numpy as np
 
 from fedssca.errors import UserError
 
-__all__ = ["Bound", "Limit", "Side", "StatedLimit", "sides", "stated"]
+__all__ = ["Bound", "Limit", "Side", "StatedLimit", "limit_words", "sides", "stated"]
 
 Limit: TypeAlias = float | Sequence[float | None]
 """U for mean <= U, or (low, high) for low <= mean <= high; None leaves one side open."""
@@ -44,6 +44,27 @@ class StatedLimit(NamedTuple):
     client: int | None
     constraints: tuple[int, ...]
     """The indices (from 0) of the constraints that are its sides."""
+
+    def excess(self, value: float) -> float:
+        """By how much a value of the quantity is outside; negative inside, by the margin."""
+        above = -math.inf if self.high is None else value - self.high
+        below = -math.inf if self.low is None else self.low - value
+        return max(above, below)
+
+
+def limit_words(low: float | None, high: float | None) -> str:
+    """The limit low <= quantity <= high in few characters.
+
+    >>> [limit_words(*limit) for limit in ((None, 0.1), (0.9, None), (-0.05, 0.05), (0.2, 0.4))]
+    ['≤ 0.1', '≥ 0.9', '±0.05', '0.2 to 0.4']
+    """
+    if low is None and high is None:
+        return "-"
+    if low is None:
+        return f"≤ {high:g}"
+    if high is None:
+        return f"≥ {low:g}"
+    return f"±{high:g}" if low == -high else f"{low:g} to {high:g}"
 
 
 def stated(bounds: Sequence[Bound]) -> list[StatedLimit]:

@@ -16,13 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fedssca.report.limits import number, shown_limits
+
 __all__ = [
     "RECENT",
     "columns",
     "file_of",
     "gather",
     "is_recent",
-    "number",
     "read_object",
     "read_row",
     "thin",
@@ -30,7 +31,7 @@ __all__ = [
 
 Row = dict[str, Any]
 MOST_CONSTRAINTS = 12
-"""Constraints whose curves are drawn; the certificate lists all of them."""
+"""Limits whose curves are drawn; the certificate lists all of them."""
 MOST_EVENTS = 50
 RECENT = 30.0
 """Seconds since the last change of its files for which an unfinished run counts as running."""
@@ -38,8 +39,6 @@ LISTS = {"constraints": "value", "multipliers": "multiplier", "slack": "slack"}
 """Lists in a row, and how the columns made of them are named."""
 LARGEST_PICTURE = 4_000_000
 """Bytes of the largest picture that is shown."""
-LARGEST_NUMBER = 1e300
-"""Larger numbers count as unknown: scales computed from them would overflow."""
 
 
 def gather(
@@ -52,14 +51,17 @@ def gather(
     trouble: list[str] = []
     result = read_object(path, "result.json", trouble)
     rows = _read_lines(path, "metrics.jsonl") if rows is None else rows
-    constraints = _constraints(path, result, rows[-1] if rows else None)
+    known = result or read_object(path, "problem.json", []) or {}
+    values = _list(rows[-1], "constraints") if rows else []
+    limits = shown_limits(known, values)
+    constraints = shown_limits(known, values, MOST_CONSTRAINTS)
     shown, every = thin(rows, points)
     return {
         "name": name or path.resolve().name,
         "state": "complete" if result else "running" if is_recent(path) else "paused",
         "settings": _settings(path, trouble),
         "constraints": constraints,
-        "more_constraints": max(_count(rows[-1:]), len(constraints)) - len(constraints),
+        "more_constraints": len(limits) - len(constraints),
         "series": columns(shown, constraints),
         "every": every,
         "result": _plain(result),
@@ -109,31 +111,6 @@ def file_of(path: Path, name: str) -> Path:
     return file
 
 
-def _constraints(path: Path, result: Row | None, last: Row | None) -> list[Row]:
-    """Index, name and limit of the constraints to draw: those with the largest values."""
-    known = result or read_object(path, "problem.json", []) or {}
-    names = known.get("constraint_names")
-    limits = known.get("limits")
-    names = names if isinstance(names, list) else []
-    limits = limits if isinstance(limits, list) else []
-    count = max(len(names), len(limits), _count([last] if last else []))
-    values = _list(last, "constraints") if last else []
-
-    def order(m: int) -> float:
-        value = number(values[m]) if m < len(values) else None
-        return math.inf if value is None else -value
-
-    chosen = sorted(sorted(range(count), key=order)[:MOST_CONSTRAINTS])
-    return [
-        {
-            "index": m,
-            "name": str(names[m]) if m < len(names) else f"constraint {m + 1}",
-            "limit": number(limits[m]) if m < len(limits) else None,
-        }
-        for m in chosen
-    ]
-
-
 def columns(rows: Sequence[Row], constraints: Sequence[Row]) -> dict[str, list[float | None]]:
     """The numbers in rows as columns. An entry of a list gets a column like "value.0"."""
     flat = [_flat(row, constraints) for row in rows]
@@ -155,7 +132,8 @@ def _flat(row: Row, constraints: Sequence[Row]) -> dict[str, float]:
     for name, value in row.items():
         if name in LISTS:
             values = _list(row, name)
-            wanted = {m: f"{LISTS[name]}.{m}" for m in (entry["index"] for entry in constraints)}
+            indices = [m for entry in constraints for m in entry["indices"]]
+            wanted = {m: f"{LISTS[name]}.{m}" for m in indices}
             found = {label: number(values[m]) for m, label in wanted.items() if m < len(values)}
         else:
             found = {name: number(value)}
@@ -168,20 +146,9 @@ def _short(value: float) -> float:
     return value if isinstance(value, int) else float(f"{value:.7g}")
 
 
-def number(value: Any) -> float | None:
-    """The value if it is a number that a page can draw, else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if abs(value) < LARGEST_NUMBER else None
-
-
 def _list(row: Row, name: str) -> list[Any]:
     value = row.get(name)
     return value if isinstance(value, list) else []
-
-
-def _count(rows: Sequence[Row]) -> int:
-    return max((len(_list(row, "constraints")) for row in rows), default=0)
 
 
 def read_object(path: Path, name: str, trouble: list[str]) -> Row | None:

@@ -21,6 +21,8 @@ from fedssca.evaluate.certificate import (
 from fedssca.evaluate.evaluator import Evaluator
 from fedssca.evaluate.finish import finish
 from fedssca.evaluate.kkt import Finished
+from fedssca.evaluate.limits import held_out_notes, limit_entries
+from fedssca.evaluate.tally import client_results, group_results
 from fedssca.evaluate.thresholds import set_thresholds
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.corrected import CorrectedMemory
@@ -93,6 +95,9 @@ def conclude(
         began=float(rows[0]["objective"]) if rows[0]["round"] == 0 else None,
     )
     notes += unfinished(certificate, rows)
+    tally = evaluator.tally(w)
+    certificate["limits"] = limit_entries(problem, certificate["constraints"], tally)
+    notes += held_out_notes(certificate["limits"])
     certificate["returned"] = {"round": row.get("round"), "search_passes": passes}
     kept = {name: row[name] for name in rows[-1] if name in row and name not in OWN}
     return Result(
@@ -104,6 +109,9 @@ def conclude(
         notes=notes,
         rows=rows,
         state=jax.device_get(state),
+        clients=client_results(tally),
+        groups=group_results(problem, tally),
+        hidden=tally.sums.hidden,
     )
 
 

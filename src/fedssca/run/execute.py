@@ -10,14 +10,15 @@ from typing import Any
 import jax
 
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
+from fedssca.problem.limits import StatedLimit, stated
 from fedssca.run.build import Job, build, engine_of, for_horizon
 from fedssca.run.checkpoint import load_checkpoint, save_checkpoint
 from fedssca.run.config import Config, absolute, parse, render
 from fedssca.run.more import extend
-from fedssca.run.privacy import traffic_of
+from fedssca.run.privacy import hides_clients, traffic_of
 from fedssca.run.record import RunDirectory
 from fedssca.run.result import Result
-from fedssca.run.schema import AUTO, PrivacySettings
+from fedssca.run.schema import AUTO
 from fedssca.run.simulate import Checkpoint, simulate
 from fedssca.run.stages import for_rounds, until_converged
 from fedssca.run.versions import versions
@@ -25,8 +26,6 @@ from fedssca.run.versions import versions
 __all__ = ["carry_out", "execute", "load_config", "train"]
 
 Row = dict[str, Any]
-MOST_LOSSES = 1000
-"""Clients up to which everyone's own loss is written down."""
 
 
 def train(
@@ -138,7 +137,8 @@ def carry_out(
             "rounds": int(result.rows[-1]["round"]) + 1,
             "last": result.rows[-1],
             **limits_of(job),
-            **own_losses(job, evaluator, result),
+            **by_client(job, result),
+            "per_group": result.groups,
             "seed": config.run.seed,
             "versions": versions(),
         }
@@ -146,8 +146,21 @@ def carry_out(
 
 
 def limits_of(job: Job) -> dict[str, Any]:
-    """Names and limits of the constraints."""
+    """Names and limits of the constraints, and the limits that they are the sides of."""
+    worst = job.problem.worst
+
+    def entry(limit: StatedLimit) -> Row:
+        free = any(m + 1 in worst for m in limit.constraints)
+        return {
+            "quantity": limit.quantity,
+            "title": limit.title,
+            "low": None if free else limit.low,
+            "high": None if free else limit.high,
+            "constraints": list(limit.constraints),
+        }
+
     return {
+        "stated_limits": [entry(limit) for limit in stated(job.problem.bounds)],
         "constraint_names": list(job.problem.names),
         "limits": job.problem.limits.tolist(),
     }
@@ -162,15 +175,14 @@ def facts(job: Job) -> dict[str, Any]:
     }
 
 
-def own_losses(job: Job, evaluator: Evaluator, result: Result) -> dict[str, Any]:
-    """`client_losses` of the returned model: of few clients, and where nothing is to be hidden."""
-    if (
-        evaluator.losses is None
-        or job.clients.count > MOST_LOSSES
-        or job.config.privacy != PrivacySettings()
-    ):
-        return {}
-    return {"client_losses": evaluator.losses(job.problem.extended(jax.numpy.asarray(result.w)))}
+def by_client(job: Job, result: Result) -> dict[str, Any]:
+    """The results of every client, and its loss alone; or why they are not shown."""
+    if why := hides_clients(job.config) or result.hidden:
+        return {"per_client": [], "per_client_hidden": why}
+    return {
+        "per_client": result.clients,
+        "client_losses": [each["train"].get("cost") for each in result.clients],
+    }
 
 
 def load_config(path: Path) -> Config:

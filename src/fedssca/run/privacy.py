@@ -30,6 +30,7 @@ from fedssca.run.schema import PrivacySettings
 __all__ = [
     "answerer",
     "check_columns",
+    "hides_clients",
     "hides_columns",
     "hides_sums",
     "noise_deviation",
@@ -51,6 +52,16 @@ def hides_sums(config: Config) -> bool:
     """Messages of clients with rows reach the server as noise."""
     chosen = config.privacy
     return config.data.split == "sample" and (chosen.secure_sum or chosen.homomorphic)
+
+
+def hides_clients(config: Config) -> str:
+    """Why results of single clients must not be shown; empty if they may be."""
+    chosen = config.privacy
+    if hides_sums(config):
+        return "hidden by the secure sum" if chosen.secure_sum else "hidden by the encrypted sum"
+    if chosen != PrivacySettings():
+        return "not shown, because the run protects single rows by clipping and noise"
+    return ""
 
 
 def hides_columns(config: Config, problem: Problem) -> bool:

@@ -33,7 +33,8 @@ class Result:
     final: Row
     """The last row, with objective, constraints and rates of the returned model."""
     certificate: Row
-    """Value, limit, margin and multiplier of every constraint, KKT residual, feasible or not."""
+    """Feasible or not, KKT residual, and `limits`: every limit with its value on training and
+    held-out rows, margin and multiplier. `constraints` are the single sides of the limits."""
     notes: list[str]
     """Plain sentences: why limits are broken, if any are; why training ended early, if it did."""
     rows: list[Row]
@@ -43,6 +44,12 @@ class Result:
     """Why training ended at an earlier point, if it diverged at the end; empty otherwise."""
     privacy: Row = field(default_factory=dict)
     """What was spent: epsilon, delta, the accountant and its assumption; {} without noise."""
+    clients: list[Row] = field(default_factory=list)
+    """One entry per client: its number of rows, and all quantities on them by name."""
+    groups: list[Row] = field(default_factory=list)
+    """The same per group of rows: those of the columns that the limits use."""
+    hidden: str = ""
+    """Why there are no entries of clients; empty if there are."""
     points: BestPoints = field(default_factory=BestPoints, repr=False)
     """The best points seen, which a run that goes on from `state` remembers."""
 

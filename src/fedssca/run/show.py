@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedssca.errors import UserError
+from fedssca.evaluate.verdicts import limits_kept, stated_entries
+from fedssca.problem.limits import limit_words
 from fedssca.run.rows import flat
 
 if TYPE_CHECKING:
@@ -20,9 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["figure", "frame", "html"]
 
-HEADINGS = ("constraint", "value", "limit", "margin", "held out", "multiplier")
+HEADINGS = ("limit", "", "training", "held out", "margin", "multiplier", "shown by")
+SIGNS = {
+    "kept": "✓ training and held-out rows",
+    "unchecked": "○ training rows only",
+    "held-out": "! training rows, but not held-out rows",
+    "broken": "✗ broken",
+    "part": "part of the objective",
+}
 MOST = 30
-"""The largest number of constraints that a notebook shows."""
+"""The largest number of limits that a notebook shows."""
 
 
 def figure(results: Mapping[str, Result]) -> Figure:
@@ -50,7 +59,7 @@ def frame(result: Result) -> pandas.DataFrame:
 
 def html(result: Result) -> str:
     """Return feasibility, certificate, notes and a small picture as HTML that loads nothing."""
-    entries = result.certificate["constraints"]
+    entries = stated_entries(result.certificate)
     picture = io.BytesIO()
     figure({"result": result}).savefig(picture, format="png", dpi=60)
     data = base64.b64encode(picture.getvalue()).decode()
@@ -58,15 +67,14 @@ def html(result: Result) -> str:
     return (
         f"<div><p>{_summary(result)}</p>"
         + (_table(entries[:MOST]) if entries else "")
-        + (f"<p>and {more} more in certificate[&#x27;constraints&#x27;]</p>" if more > 0 else "")
+        + (f"<p>and {more} more in certificate[&#x27;limits&#x27;]</p>" if more > 0 else "")
         + "".join(f"<p>{escape(note)}</p>" for note in result.notes)
         + f'<img alt="curves over the rounds" src="data:image/png;base64,{data}"></div>'
     )
 
 
 def _summary(result: Result) -> str:
-    row, count = result.final, len(result.certificate["constraints"])
-    kept = sum(entry["feasible"] for entry in result.certificate["constraints"])
+    row, (kept, count, _) = result.final, limits_kept(stated_entries(result.certificate))
     said = {"train_cost": "training cost", "test_accuracy": "test accuracy", "norm_sq": "|w|²"}
     numbers = [f"{label} {row[key]:.4g}" for key, label in said.items() if key in row]
     verdict = f"<b>{kept} of {count} limits kept</b> on the full training data; " if count else ""
@@ -76,15 +84,25 @@ def _summary(result: Result) -> str:
 
 def _table(entries: list[dict[str, Any]]) -> str:
     def line(entry: dict[str, Any]) -> str:
-        held = entry.get("test_rate")
-        numbers = (
-            f"{entry['value']:.4f}" if entry["feasible"] else f"<b>{entry['value']:.4f}</b> broken",
-            f"{entry['limit']:g}",
-            f"{entry['margin']:.2g}",
-            "-" if held is None else f"{held:.4f}",
+        held = entry.get("test_value")
+        cells = (
+            limit_words(entry["low"], entry["high"]),
+            "-" if entry["value"] is None else f"{entry['value']:.4f}",
+            "-" if held is None else f"{held:.4f}{_interval(entry)}",
+            "-" if entry["margin"] is None else f"{entry['margin']:.2g}",
             "withheld" if entry["multiplier"] is None else f"{entry['multiplier']:.4g}",
+            SIGNS[entry["status"]],
         )
-        return f"<tr><th>{escape(entry['name'])}</th>{''.join(f'<td>{n}</td>' for n in numbers)}"
+        columns = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        return f"<tr><th>{escape(entry['title'])}</th>{columns}"
 
     head = "".join(f"<th>{heading}</th>" for heading in HEADINGS)
     return f"<table><tr>{head}</tr>{'</tr>'.join(map(line, entries))}</tr></table>"
+
+
+def _interval(entry: dict[str, Any]) -> str:
+    """The interval of the value on held-out rows, if there is one."""
+    if "test_interval" not in entry:
+        return ""
+    low, high = entry["test_interval"]
+    return f" ({low:.3g} to {high:.3g})"

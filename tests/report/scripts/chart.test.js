@@ -50,6 +50,16 @@ test("a limit is a line with its number, and the kept side is shaded", () => {
   assert.match(drawing.textContent, /limit 0\.5/);
 });
 
+test("between a lower and an upper limit lies one band", () => {
+  const spec = specOf([[[0, 1]]], { limits: [0.5], lowers: [-0.5] });
+  const drawing = drawChart(spec, 300, 200);
+  assert.equal(drawing.all("line", "limit").length, 2);
+  const [band, ...others] = drawing.all("rect", "kept");
+  assert.equal(others.length, 0);
+  const { y } = scalesOf(spec, 300, 200);
+  assert.ok(Math.abs(Number(band.attributes.height) - (y.at(-0.5) - y.at(0.5))) < 1e-9);
+});
+
 test("a chart without points says so", () => {
   assert.match(drawChart(specOf([[]]), 300, 200).textContent, /no rows yet/);
 });
@@ -134,6 +144,24 @@ test("a run has charts of its curves, limits and multipliers", () => {
   assert.deepEqual(
     spec.lines[0].points.map(([, y]) => Number(y.toFixed(6))),
     [0.9, 0.5, 0.2],
+  );
+});
+
+test("both sides of a limit are one chart of the reported quantity", () => {
+  const own = { index: 0, indices: [0, 1], name: "gap", limit: 0.1, quantity: "gap" };
+  const run = makeRun("a", { constraints: [{ ...own, title: "the gap", low: -0.1, high: 0.1 }] });
+  Object.assign(run.series, { train_gap: [0.3, 0.2, 0.05], "multiplier.1": [1, 1, 1] });
+  const panels = panelsOf([run], "round", new Set(), null);
+  const { spec } = panels.find(({ section }) => section === "Limits");
+  assert.deepEqual([spec.title, spec.limits, spec.lowers], ["the gap", [0.1], [-0.1]]);
+  assert.deepEqual(
+    spec.lines[0].points.map(([, y]) => y),
+    [0.3, 0.2, 0.05],
+  );
+  const { spec: prices } = panels.find(({ section }) => section === "Multipliers");
+  assert.deepEqual(
+    prices.lines[0].points.map(([, y]) => y),
+    [2, 3, 4],
   );
 });
 

@@ -43,11 +43,15 @@ test("the result counts before the last row", () => {
 });
 
 test("a verdict comes from the certificate, before the end from the last row", () => {
-  assert.equal(verdict(makeRun("a")).textContent, "✓ 1 of 1 so far");
+  assert.equal(verdict(makeRun("a")).textContent, "○ 1 of 1 so far");
   assert.equal(verdict(makeRun("a", { more_constraints: 3 })).textContent, "–");
   const constraints = [{ feasible: true }, { feasible: false }];
   const broken = makeRun("a", { result: { certificate: { constraints } } });
   assert.equal(verdict(broken).textContent, "✗ 1 of 2");
+  const limits = [{ status: "kept" }, { status: "held-out" }, { status: "part" }];
+  const half = makeRun("a", { result: { certificate: { constraints, limits } } });
+  assert.equal(verdict(half).textContent, "! 2 of 2");
+  assert.equal(verdict(half).attributes.class, "warn");
   const free = makeRun("a", { result: { certificate: { constraints: [] } } });
   assert.equal(verdict(free).textContent, "no limits");
 });
@@ -75,6 +79,43 @@ test("bars show the losses of clients and mark those above the limit", () => {
   assert.match(node.textContent, /1 without a value/);
 });
 
+test("both sides of a limit are one row, with the interval of held-out rows", () => {
+  const limit = {
+    ...{ name: "parity_sex", title: "parity", status: "held-out", low: -0.05, high: 0.05 },
+    ...{ value: 0.04, test_value: -0.1, margin: 0.01, multiplier: null },
+    ...{ test_interval: [-0.2, 0.01], interval_kind: "Clopper-Pearson" },
+    ...{
+      test_counts: [
+        [12, 60],
+        [9, 83],
+      ],
+      note: "parity is broken",
+    },
+  };
+  const certificate = { feasible: true, kkt_residual: 0.1, constraints: [{}, {}], limits: [limit] };
+  const result = { certificate, notes: ["parity is broken", "another note"] };
+  const details = detailsOf(makeRun("a", { result }));
+  assert.match(
+    details.textContent,
+    /parity! broken on held-out rows±0\.050\.04-0\.1-0\.2 to 0\.0112 of 60, 9 of 830\.01withheld/,
+  );
+  assert.deepEqual(
+    details.all("li", "warn").map((line) => line.textContent),
+    ["parity is broken"],
+  );
+});
+
+test("every client and every group has its results", () => {
+  const entry = (rows, accuracy) => ({ rows, train: { cost: 0.5, accuracy } });
+  const per_group = [{ column: "sex", group: "1", ...entry(5, 0.25), test: { accuracy: 1 } }];
+  const result = { per_client: [entry(10, 0.5), entry(20, 0.75)], per_group };
+  const text = detailsOf(makeRun("a", { result })).textContent;
+  assert.match(text, /clientrowslossaccuracyclient 0100\.550%client 1200\.575%/);
+  assert.match(text, /sexrowslossaccuracyaccuracy, held out150\.525%100%/);
+  const hidden = { per_client: [], per_client_hidden: "hidden by the secure sum" };
+  assert.match(detailsOf(makeRun("a", { result: hidden })).textContent, /hidden by the secure sum/);
+});
+
 test("details show the certificate, notes and nested facts", () => {
   const entry = { name: "loss", feasible: true, value: 0.29, limit: 0.3, margin: 0.01 };
   const certificate = { feasible: true, kkt_residual: 0.1, constraints: [entry] };
@@ -84,7 +125,7 @@ test("details show the certificate, notes and nested facts", () => {
   });
   const text = detailsOf(run).textContent;
   assert.match(text, /a note/);
-  assert.match(text, /all limits kept/);
-  assert.match(text, /loss✓ kept0\.290\.30\.01/);
+  assert.match(text, /all limits kept on training rows/);
+  assert.match(text, /loss○ kept, not checked on held-out rows≤ 0\.30\.29–––0\.01/);
   assert.match(text, /attackadvantage0\.01list1, 2nonenull/);
 });

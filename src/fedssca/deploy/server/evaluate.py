@@ -13,11 +13,13 @@ from fedssca.data import Columns, Rows
 from fedssca.deploy.server.column_rounds import ColumnRounds
 from fedssca.deploy.server.row_rounds import RowRounds
 from fedssca.deploy.server.sites import Sites, SitesMissing
-from fedssca.evaluate.evaluator import CHUNK, EvaluatedSums, Evaluator, evaluator_of, mean_cost
+from fedssca.evaluate.evaluator import EvaluatedSums, Evaluator, evaluator_of
+from fedssca.evaluate.passes import CHUNK, Sums
+from fedssca.evaluate.tally import SHARED_ROWS, TallySums
 from fedssca.problem.problem import Array
 from fedssca.rounds.aggregate import Adder
 from fedssca.run.build import Job
-from fedssca.run.schema import PrivacySettings
+from fedssca.run.privacy import hides_clients
 
 __all__ = ["joint_scores", "site_evaluator"]
 
@@ -35,12 +37,10 @@ def site_evaluator(sites: Sites, job: Job, held: int, adder: Adder) -> Evaluator
         if isinstance(job.clients, Rows)
         else ColumnSums(sites, job, held)
     )
-    found = evaluator_of(job.problem, job.clients, lambda: over.total, over.sums, over.slopes)
-    hides = job.config.privacy != PrivacySettings()
-    return found._replace(
-        row=lambda w: found.row(w) | {"sites": len(sites.live)},
-        losses=over.losses if isinstance(over, RowSums) and not hides else None,
+    found = evaluator_of(
+        job.problem, job.clients, lambda: over.total, over.sums, over.slopes, over.tally
     )
+    return found._replace(row=lambda w: found.row(w) | {"sites": len(sites.live)})
 
 
 class RowSums:
@@ -51,29 +51,45 @@ class RowSums:
         self._sites, self._sizes = sites, job.clients.sizes
         self.total = job.clients.total
         """The number of rows that the last sums are over."""
-        self._stages = {name: RowRounds(sites, name, job, adder) for name in ("measure", "slope")}
+        stages = ("measure", "tally", "slope")
+        self._stages = {name: RowRounds(sites, name, job, adder) for name in stages}
+        self._hidden = hides_clients(job.config)
         self._serial = count(1)
 
     def sums(self, w: Array) -> EvaluatedSums:
         """Terms and rates over the rows of all sites that answer."""
         (terms, train), test = self._over_all("measure", w)
-        there = any(np.any(leaf) for leaf in jax.tree.leaves(test))
-        return EvaluatedSums(terms, train, test if there else None)
+        return EvaluatedSums(terms, train, _if_any(test))
 
     def slopes(self, w: Array) -> np.ndarray:
         """The gradients of all terms."""
         return np.asarray(self._over_all("slope", w)["slopes"])
 
-    def losses(self, w: Array) -> list[float | None]:
-        """The mean cost at each site; the server could compute it from any evaluation."""
-        return [self._loss(w, site) for site in range(len(self._sizes))]
+    def tally(self, w: Array) -> TallySums:
+        """The sums of all sites together and, unless they are hidden, of each by itself."""
+        if self._hidden:
+            found = self._over_all("tally", w)
+            return TallySums(found["train"], _if_any(found["test"]), hidden=self._hidden)
+        each = [self._one_site(w, site) for site in range(len(self._sizes))]
+        here = [found for found in each if found is not None]
+        if not here:
+            raise SitesMissing([], "no site is left to evaluate the model")
+        none = jax.tree.map(np.zeros_like, here[0])
+        whole, each = _added(here), [none if found is None else found for found in each]
+        test = _if_any(whole["test"])
+        return TallySums(
+            whole["train"],
+            test,
+            _one_line_each([found["train"] for found in each]),
+            test and _one_line_each([found["test"] for found in each]),
+        )
 
-    def _loss(self, w: Array, site: int) -> float | None:
+    def _one_site(self, w: Array, site: int) -> Any:
+        """What a site adds up, which the server could compute from any evaluation."""
         try:
-            (_, train), _ = self._over("measure", w, [site]).total
+            return self._over("tally", w, [site]).total
         except SitesMissing:
             return None
-        return mean_cost(np.asarray(train["cost"][0]))
 
     def _over_all(self, stage: str, w: Array) -> Any:
         found = self._over(stage, w, list(self._sites.live))
@@ -93,13 +109,22 @@ class ColumnSums:
         self._held, self.total = held, job.clients.total
         self._slopes = ColumnRounds(sites, "slope", job)
         self._measures = ColumnRounds(sites, "measure", job)
+        self._tallies = ColumnRounds(sites, "tally", job)
         self._serial = count(1)
 
     def sums(self, w: Array) -> EvaluatedSums:
         """Terms and rates over all rows, as the speaker added them."""
-        terms, train = _added([self._chunk(w, rows, 0) for rows in _chunks(self.total)])
-        test = [self._chunk(w, rows, 1)[1] for rows in _chunks(self._held)]
+        stage = self._measures
+        terms, train = _added([self._chunk(stage, w, rows, 0) for rows in _chunks(self.total)])
+        test = [self._chunk(stage, w, rows, 1)[1] for rows in _chunks(self._held)]
         return EvaluatedSums(terms, train, _added(test) if test else None)
+
+    def tally(self, w: Array) -> TallySums:
+        """The sums over all rows and over groups of them; the parties share all rows."""
+        stage = self._tallies
+        train = _added([self._chunk(stage, w, rows, 0) for rows in _chunks(self.total)])
+        test = [self._chunk(stage, w, rows, 1) for rows in _chunks(self._held)]
+        return TallySums(train, _added(test) if test else None, hidden=SHARED_ROWS)
 
     def slopes(self, w: Array) -> np.ndarray:
         """The gradients of all terms."""
@@ -109,9 +134,9 @@ class ColumnSums:
             total = total + np.asarray(found, float) * len(rows)
         return np.asarray(total)
 
-    def _chunk(self, w: Array, rows: np.ndarray, test: int) -> Any:
+    def _chunk(self, stage: ColumnRounds, w: Array, rows: np.ndarray, test: int) -> Any:
         which = np.asarray(test, np.int32)
-        return self._measures.answer_on(next(self._serial), w, rows, test=which)
+        return stage.answer_on(next(self._serial), w, rows, test=which)
 
 
 def joint_scores(sites: Sites, job: Job, w: Array, rows: int) -> np.ndarray:
@@ -132,3 +157,13 @@ def _chunks(rows: int) -> Iterator[np.ndarray]:
 def _added(parts: list[Any]) -> Any:
     """The sum of trees leaf by leaf, in order and in double precision."""
     return jax.tree.map(lambda *leaves: sum(np.asarray(leaf, float) for leaf in leaves), *parts)
+
+
+def _if_any(sums: Any) -> Any:
+    """The sums; None if all of them are 0, because there are no rows."""
+    return sums if any(np.any(leaf) for leaf in jax.tree.leaves(sums)) else None
+
+
+def _one_line_each(sums: list[Sums]) -> Sums:
+    """The first lines of the sums of all sites, one below the other."""
+    return jax.tree.map(lambda *rates: np.stack([np.asarray(rate)[0] for rate in rates]), *sums)

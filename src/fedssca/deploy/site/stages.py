@@ -15,13 +15,14 @@ from fedssca.data import Columns, Rows
 from fedssca.data.sampling import batch_indices
 from fedssca.deploy.stages import method_of, stage_roles
 from fedssca.errors import UserError
-from fedssca.evaluate.evaluator import added, everything, full_passes, held_out
+from fedssca.evaluate.passes import added, everything, full_passes, held_out, tallied
 from fedssca.methods.algorithm import Algorithm
 from fedssca.privacy.noise.messages import MessageNoise, SecretNoise
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.rounds.client import SERVER, ColumnClient, Outgoing, RowClient
 from fedssca.rounds.exchange import Exchange, Pairwise
 from fedssca.run.build import Job
+from fedssca.run.privacy import hides_sums
 
 __all__ = ["Parts", "StageClient", "stage_client"]
 
@@ -59,15 +60,17 @@ def stage_client(
     """
     problem, clients = job.problem, job.clients
     if isinstance(clients, Rows):
-        if stage in ("measure", "slope"):
-            return StageClient(_row_sums(stage, problem, number, parts), _no_peers)
+        if stage in ("measure", "tally", "slope"):
+            # Where sums are hidden, those of a site's own held-out rows are not told apart.
+            owner = -1 if hides_sums(job.config) else number
+            return StageClient(_row_sums(stage, problem, number, parts, owner), _no_peers)
         algorithm, noise = method_of(stage, job)
         seed = secrets.randbits(63) if _is_noisy(noise) else job.config.run.seed
         perturb = own_noise.perturbation(noise)
         row = RowClient(number, problem, algorithm, parts.train, clients.total, seed, perturb)
         return StageClient(row.handle, _no_peers)
-    if stage in ("measure", "predict"):
-        rows = [parts.train, parts.test] if stage == "measure" else [parts.new]
+    if stage in ("measure", "tally", "predict"):
+        rows = [parts.new] if stage == "predict" else [parts.train, parts.test]
         evaluation = ColumnEvaluation(stage, number, job, rows, exchange)
         return StageClient(evaluation.handle, evaluation.receive)
     algorithm, noise = method_of(stage, job)
@@ -106,18 +109,24 @@ def _no_peers(sender: int, payload: Any) -> None:
 
 
 def _row_sums(
-    stage: str, problem: Problem, number: int, parts: Parts
+    stage: str, problem: Problem, number: int, parts: Parts, owner: int
 ) -> Callable[[str, Any], Outgoing]:
-    """Sums over all rows of a site that holds rows."""
+    """Sums over all rows of a site that holds rows; its held-out rows belong to `owner`."""
     passes = full_passes(problem)
     client = np.full(len(parts.train["x"]), number, np.int32)
-    own, held = everything(parts.train, client), held_out(parts.test)
+    owners = {"client": np.full(len(parts.test["x"]), owner)} if parts.test else {}
+    own, held = everything(parts.train, client), held_out(parts.test | owners)
 
     def handle(phase: str, asked: Any) -> Outgoing:
         del phase
         w = jnp.asarray(asked["w"])
         if stage == "slope":
             return {SERVER: {"slopes": passes.jacobian(w, own)}}
+        if stage == "tally":
+            train = passes.tally(w, own, 0)
+            nothing = jax.tree.map(jnp.zeros_like, train)
+            test = nothing if held is None else passes.tally(w, held, 0)
+            return {SERVER: {"train": train, "test": test}}
         one = passes.sums(w, own)
         none = jax.tree.map(jnp.zeros_like, one[1])
         return {SERVER: (one, none if held is None else passes.sums(w, held)[1])}
@@ -148,7 +157,7 @@ class ColumnEvaluation:
         ]
         self._exchange = exchange or Pairwise(number, job.clients.count)
         self._local = jax.jit(self._split.locals[number])
-        self._sums = jax.jit(partial(_chunk_sums, job.problem))
+        self._sums = jax.jit(partial(CHUNK_SUMS.get(stage, _chunk_sums), job.problem))
         assert self._split.scores is not None
         self._scores = jax.jit(self._split.scores)
 
@@ -172,9 +181,25 @@ class ColumnEvaluation:
 
 
 def _chunk_sums(problem: Problem, w0: Array, hs: list[Array], batch: Batch) -> Any:
-    split = problem.vertical
+    split, batch = problem.vertical, _as_one(hs, batch)
     assert split is not None
     assert split.measure is not None
-    weight = jnp.ones(len(hs[0]), w0.dtype)
-    batch["client"] = jnp.zeros(len(hs[0]), jnp.int32)
+    weight = batch["weight"].astype(w0.dtype)
     return split.head(w0, hs, batch) @ weight, added(split.measure(w0, hs, batch), weight)
+
+
+def _chunk_tally(problem: Problem, w0: Array, hs: list[Array], batch: Batch) -> Any:
+    split, batch = problem.vertical, _as_one(hs, batch)
+    assert split is not None
+    assert split.measure is not None
+    return tallied(problem, split.measure(w0, hs, batch), batch)
+
+
+CHUNK_SUMS: dict[str, Callable[..., Any]] = {"measure": _chunk_sums, "tally": _chunk_tally}
+"""The stages in which the speaker adds up over a chunk, and how."""
+
+
+def _as_one(hs: list[Array], batch: Batch) -> Batch:
+    """The batch as rows of one client, of equal weight."""
+    client = jnp.zeros(len(hs[0]), jnp.int32)
+    return batch | {"client": client, "weight": jnp.ones(len(hs[0]), jnp.float32)}

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedssca.errors import UserError
-from fedssca.report.gather import RECENT, file_of, number, read_object, read_row
+from fedssca.evaluate.verdicts import STATUSES
+from fedssca.report.gather import RECENT, file_of, read_object, read_row
+from fedssca.report.limits import kept_so_far, number
 from fedssca.run.schema import AUTO
 
 __all__ = ["RunFolder", "check_name", "last_row"]
@@ -75,7 +77,8 @@ class RunFolder:
         modified = max(stat.st_mtime for stat in stats if stat)
         result = read_object(Path(path), "result.json", []) if stats[2] else None
         entry = {"name": name, "modified": modified, "complete": result is not None}
-        numbers = _numbers(result or last_row(Path(path)))
+        facts = result or read_object(Path(path), "problem.json", []) or {}
+        numbers = _numbers(result or last_row(Path(path)), facts)
         return ListedRun(signature, entry | _settings(Path(path)) | numbers)
 
 
@@ -135,19 +138,24 @@ def _settings(path: Path) -> Row:
     }
 
 
-def _numbers(row: Row | None) -> Row:
+def _numbers(row: Row | None, known: Row) -> Row:
     """Round, cost, accuracy and kept limits of a row; None for what it does not hold."""
     row = row or {}
-    values = row.get("constraints")
-    kept = None
-    if isinstance(values, list) and values and all(isinstance(v, int | float) for v in values):
-        kept = [sum(value <= 0 for value in values), len(values)]
     return {
         "round": number(row.get("round")),
         "train_cost": number(row.get("train_cost")),
         "test_accuracy": number(row.get("test_accuracy")),
-        "kept": kept,
+        "kept": kept_so_far(known, row.get("constraints")),
+        "status": _status(row),
     }
+
+
+def _status(row: Row) -> str:
+    """The worst status of the limits of a finished run; empty if it is not known."""
+    certificate = row.get("certificate")
+    limits = certificate.get("limits") if isinstance(certificate, dict) else None
+    found = [entry.get("status") for entry in limits or () if isinstance(entry, dict)]
+    return next((status for status in reversed(STATUSES) if status in found), "")
 
 
 def _state(entry: Row, now: float) -> Row:

@@ -1,7 +1,7 @@
 // A card of the page with one chart. The chart is drawn again when its numbers, its width or the theme
 // change; the pointer or the arrow keys read its values.
 
-import { CHART_HEIGHT, drawChart, MARGIN, scalesOf } from "./chart.js";
+import { CHART_HEIGHT, drawChart, ends, MARGIN, scalesOf } from "./chart.js";
 import { el, svg } from "./dom.js";
 import { show } from "./numbers.js";
 import { saveMenu } from "./save.js";
@@ -115,7 +115,7 @@ export function chartCard(first) {
 export function canLog(spec) {
   return (
     spec.lines.every((line) => line.points.every(([, y]) => y > 0) && (line.star ?? 1) > 0) &&
-    spec.limits.every((limit) => limit > 0) &&
+    ends(spec).every((limit) => limit > 0) &&
     spec.lines.some((line) => line.points.length)
   );
 }

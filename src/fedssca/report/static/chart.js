@@ -1,7 +1,7 @@
 // Line charts as SVG.
 //
-// A chart is described by a spec: {title, note, xLabel, xKind, yLabel, yKind, log, lines, limits}.
-// `limits` is a list of numbers. Each line is {name, number, points, star, held, strong, faint}:
+// A chart is described by a spec: {title, note, xLabel, xKind, yLabel, yKind, log, lines, limits, lowers}.
+// `limits` and `lowers` are lists of numbers, which values must not be above or below. Each line is {name, number, points, star, held, strong, faint}:
 // `number` chooses its colour, `points` is a list of [x, y], `star` is the value of the returned model
 // or null, `held` marks values on held-out rows, `strong` and `faint` emphasise one run.
 
@@ -20,7 +20,7 @@ export function scalesOf(spec, width, height) {
   const xs = spec.lines.flatMap((line) => line.points.map(([x]) => x));
   const ys = spec.lines.flatMap((line) => line.points.map(([, y]) => y));
   const stars = spec.lines.map((line) => line.star).filter(Number.isFinite);
-  const all = [...ys, ...stars, ...spec.limits];
+  const all = [...ys, ...stars, ...ends(spec)];
   const logarithmic = Boolean(spec.log) && all.length > 0 && all.every((value) => value > 0);
   const [low, high] = range(all, logarithmic);
   const [first, last] = range(xs, false);
@@ -29,6 +29,17 @@ export function scalesOf(spec, width, height) {
     x: linearScale(first, last, MARGIN.left, width - MARGIN.right),
     y: scale(low, high, height - MARGIN.bottom, MARGIN.top),
   };
+}
+
+/** All limits of a chart, upper and lower ones. */
+export function ends({ limits, lowers = [] }) {
+  return [...limits, ...lowers];
+}
+
+/** The bands of values that keep a limit, as [low, high]; null stands for the end of the chart. */
+function bandsOf({ limits, lowers = [] }) {
+  if (limits.length === 1 && lowers.length === 1) return [[lowers[0], limits[0]]];
+  return [...limits.map((high) => [null, high]), ...lowers.map((low) => [low, null])];
 }
 
 /** The chart as an SVG element with its colours written in, so that it also works as a file. */
@@ -72,15 +83,17 @@ export function drawChart(spec, width, height, titled = false) {
       text(MARGIN.left, -6, spec.title, { fill: colour.text, "font-size": 13, "font-weight": 600 }),
     );
   }
-  for (const limit of spec.limits) {
-    const y = Math.max(MARGIN.top, Math.min(bottom, scales.y.at(limit)));
+  const inside = (value) => Math.max(MARGIN.top, Math.min(bottom, scales.y.at(value)));
+  for (const [low, high] of bandsOf(spec)) {
+    const y = high === null ? MARGIN.top : inside(high);
+    const end = low === null ? bottom : inside(low);
     root.append(
       svg("rect", {
         class: "kept",
         x: MARGIN.left,
         y,
         width: Math.max(0, right - MARGIN.left),
-        height: Math.max(0, bottom - y),
+        height: Math.max(0, end - y),
         fill: colour.good,
         "fill-opacity": 0.13,
       }),
@@ -204,7 +217,9 @@ function star(x, y, size) {
 
 /** The limits, drawn above the curves, each with its number on a background of the card's colour. */
 function drawLimits(root, spec, scales, colour, { right, bottom }) {
-  const ordered = [...spec.limits].sort((a, b) => b - a).slice(0, 4);
+  const ordered = ends(spec)
+    .sort((a, b) => b - a)
+    .slice(0, 4);
   for (const limit of ordered) {
     const y = scales.y.at(limit);
     const words = `limit ${show(limit, spec.yKind, 4)}`;
@@ -247,13 +262,17 @@ function drawLimits(root, spec, scales, colour, { right, bottom }) {
       ),
     );
   }
-  if (spec.limits.length && bottom - scales.y.at(Math.min(...spec.limits)) > 30) {
+  const [band] = bandsOf(spec);
+  if (!band) return;
+  const foot = band[0] === null ? bottom : scales.y.at(band[0]);
+  const head = band[1] === null ? MARGIN.top : scales.y.at(Math.min(...spec.limits));
+  if (foot - head > 30) {
     root.append(
       svg(
         "text",
         {
           x: MARGIN.left + 6,
-          y: bottom - 6,
+          y: foot - 6,
           fill: colour.good,
           "font-size": 11,
           stroke: colour.card,

@@ -1,28 +1,16 @@
 // Everything about one run apart from its curves: certificate, bar charts, audit, notes, settings.
 
 import { barsOf } from "./bars.js";
+import { breakdownsOf } from "./breakdown.js";
+import { certificateCard } from "./certificate.js";
 import { card, el } from "./dom.js";
-import { csvButton } from "./files.js";
+import { limitsOf } from "./limits.js";
 import { show } from "./numbers.js";
 import { badge, verdict } from "./state.js";
 import { swatch } from "./theme.js";
 
 const MOST_ITEMS = 100;
 const DEEPEST = 3;
-const COLUMNS = [
-  { head: "constraint", value: (entry) => entry.name },
-  { head: "kept", value: (entry) => entry.feasible },
-  { head: "value", value: (entry) => entry.value },
-  { head: "limit", value: (entry) => entry.limit },
-  { head: "margin", value: (entry) => entry.margin, digits: 3 },
-  { head: "held out", value: (entry) => entry.test_rate },
-  { head: "multiplier", value: (entry) => entry.multiplier, digits: 3 },
-  {
-    head: "gain if relaxed by 0.01",
-    value: (entry) => entry["relaxing_by_0.01_buys"],
-    digits: 3,
-  },
-];
 
 /** A run that unfolds; its details are made when it is first opened. */
 export function foldedRun(run, number, open) {
@@ -53,13 +41,15 @@ export function detailsOf(run) {
   return el(
     "div",
     { class: "details" },
-    notes.length ? list(notes) : null,
-    el("div", { class: "grid wide" }, certificateCard(run), ...barsOf(run), auditCard(run)),
+    notes.length ? list(notes, heldOutNotes(run)) : null,
+    certificateCard(run),
+    ...breakdownsOf(run),
+    el("div", { class: "grid wide" }, ...barsOf(run), auditCard(run)),
     run.more_constraints > 0
       ? el(
           "p",
           { class: "note" },
-          `Curves are drawn for the constraints with the largest values; ${run.more_constraints} others have none.`,
+          `Curves are drawn for the limits with the largest values; ${run.more_constraints} others have none.`,
         )
       : null,
     events.length ? folded(`Events (${events.length})`, list(events)) : null,
@@ -67,12 +57,17 @@ export function detailsOf(run) {
   );
 }
 
-function list(lines) {
+function list(lines, warnings = new Set()) {
   return el(
     "ul",
     { class: "notes" },
-    lines.map((line) => el("li", {}, String(line))),
+    lines.map((line) => el("li", { class: warnings.has(line) ? "warn" : null }, String(line))),
   );
+}
+
+/** The notes about limits that held-out rows break. */
+function heldOutNotes(run) {
+  return new Set(limitsOf(run.result).map(({ note }) => note));
 }
 
 function folded(title, content) {
@@ -86,91 +81,6 @@ function settingsOf(run) {
     ...run.settings,
     versions: versions.map(([name, number]) => `${name} ${number}`).join(", "),
   };
-}
-
-/** Value, limit, margin and multiplier of every constraint, and whether the returned model keeps it. */
-function certificateCard(run) {
-  const certificate = run.result?.certificate;
-  if (!Array.isArray(certificate?.constraints)) return null;
-  const entries = certificate.constraints;
-  const place = Number.isFinite(certificate.returned?.round)
-    ? ` · the returned model is that of round ${certificate.returned.round}`
-    : "";
-  return card(
-    "certificate",
-    el("h3", {}, "Certificate"),
-    el(
-      "span",
-      { class: `note ${certificate.feasible ? "good" : "bad"}` },
-      certificateNote(certificate),
-    ),
-    csvButton("certificate.csv", () => [
-      COLUMNS.map(({ head }) => head),
-      ...entries.map((entry) => COLUMNS.map(({ value }) => value(entry))),
-    ]),
-    entries.length ? certificateTable(entries) : null,
-    el(
-      "p",
-      { class: "note" },
-      `${convergence(certificate)}KKT residual ${show(certificate.kkt_residual)} (0 at a stationary point)${place}`,
-    ),
-  );
-}
-
-function convergence({ converged }) {
-  if (typeof converged !== "boolean") return "";
-  return converged ? "converged · " : "not converged · ";
-}
-
-function certificateNote({ constraints, feasible }) {
-  if (!constraints.length) return "no limits were set";
-  return `${feasible ? "✓ all limits kept" : "✗ limits broken"}, on the full training data`;
-}
-
-function certificateTable(entries) {
-  const kind = (k) => (k > 1 ? "figure" : "");
-  const content = ({ head, value, digits = 4 }, entry) => {
-    if (head === "constraint") return String(value(entry));
-    if (head === "multiplier" && value(entry) === null) return "withheld";
-    if (head !== "kept") return show(value(entry), "number", digits);
-    return el(
-      "span",
-      { class: value(entry) ? "good" : "bad" },
-      value(entry) ? "✓ kept" : "✗ broken",
-    );
-  };
-  return el(
-    "div",
-    { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Certificate" },
-    el(
-      "table",
-      {},
-      el(
-        "thead",
-        {},
-        el(
-          "tr",
-          {},
-          COLUMNS.map(({ head }, k) => el("th", { scope: "col", class: kind(k) }, head)),
-        ),
-      ),
-      el(
-        "tbody",
-        {},
-        entries.map((entry) =>
-          el(
-            "tr",
-            {},
-            COLUMNS.map((column, k) =>
-              k
-                ? el("td", { class: kind(k) }, content(column, entry))
-                : el("th", { scope: "row" }, content(column, entry)),
-            ),
-          ),
-        ),
-      ),
-    ),
-  );
 }
 
 function auditCard(run) {

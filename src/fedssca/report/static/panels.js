@@ -12,7 +12,7 @@ export const SECTIONS = ["Training", "Limits", "Multipliers", "Resources", "More
 const TRAINING = "Training";
 const RESOURCES = "Resources";
 const CURVES = [
-  { key: "objective", section: TRAINING, title: "Objective", yLabel: "F₀", mayLog: true },
+  { key: "objective", section: TRAINING, title: "Objective", yLabel: "objective", mayLog: true },
   {
     key: "train_cost",
     section: TRAINING,
@@ -102,7 +102,7 @@ function lineOf({ axis, strong }, { run, number }, values, more = {}) {
 
 function panel({ axis }, key, section, lines, about) {
   const { label, kind } = AXES[axis];
-  const spec = { note: "", yKind: "number", mayLog: false, limits: [], ...about };
+  const spec = { note: "", yKind: "number", mayLog: false, limits: [], lowers: [], ...about };
   return { key, section, spec: { ...spec, xLabel: label, xKind: kind, lines } };
 }
 
@@ -146,34 +146,68 @@ function constraint(run, name) {
   return run.constraints.find((entry) => entry.name === name);
 }
 
-/** Every constraint against its limit, with the values on held-out rows if few runs are drawn. */
+/** Every limit with its quantity on training rows, and on held-out rows if few runs are drawn. */
 function constraintPanels(view) {
   return namesOf(view.runs).map((name) => {
     const having = view.shown.filter(({ run }) => constraint(run, name));
-    const known = having.every(({ run }) => constraint(run, name).limit !== null);
-    const limitOf = (run) => (known ? constraint(run, name).limit : 0);
+    const entries = having.map(({ run }) => constraint(run, name));
+    const known = entries.every(hasLimit);
     const lines = having.map((each) => {
-      const { index } = constraint(each.run, name);
-      const values = each.run.series[`value.${index}`] || [];
-      const star = returned(each.run, (row) => row.constraints?.[index]);
-      return lineOf(
-        view,
-        each,
-        values.map((value) => (value === null ? null : value + limitOf(each.run))),
-        { star: star === null ? null : star + limitOf(each.run) },
-      );
+      const entry = constraint(each.run, name);
+      const values = quantityOf(each.run, entry, known);
+      const star = returned(each.run, (row) => quantityIn(row, entry, known));
+      return lineOf(view, each, values, { star });
     });
     const heldOut = having
-      .filter(({ run }) => having.length <= MOST_HELD_OUT && run.series[`test_${name}`])
-      .map((each) => lineOf(view, each, each.run.series[`test_${name}`], { held: true }));
+      .map((each) => ({ each, values: each.run.series[`test_${measured(each.run, name)}`] }))
+      .filter(({ values }) => having.length <= MOST_HELD_OUT && values)
+      .map(({ each, values }) => lineOf(view, each, values, { held: true }));
+    const title = entries.find((entry) => entry.title)?.title ?? name;
     return panel(view, `value ${name}`, "Limits", [...lines, ...heldOut], {
-      title: name,
+      title,
       note: heldOut.length ? "dotted: held-out rows" : "",
-      yLabel: known ? name : "value − limit",
+      yLabel: known ? title : "value − limit",
       mayLog: true,
-      limits: known ? [...new Set(having.map(({ run }) => limitOf(run)))] : [0],
+      limits: known ? distinct(entries.map(upper)) : [0],
+      lowers: known ? distinct(entries.map(({ low }) => low)) : [],
     });
   });
+}
+
+function distinct(numbers) {
+  return [...new Set(numbers.filter(Number.isFinite))];
+}
+
+/** The upper end of a limit. Older runs know the limit of the constraint only. */
+function upper(entry) {
+  return entry.quantity ? entry.high : entry.limit;
+}
+
+function hasLimit(entry) {
+  return Number.isFinite(upper(entry)) || Number.isFinite(entry.low);
+}
+
+/** The name under which the quantity of a limit is reported. */
+function measured(run, name) {
+  return constraint(run, name).quantity || name;
+}
+
+/** The quantity of a limit over the rounds; without one, the value of its constraint. */
+function quantityOf(run, entry, known) {
+  const reported = entry.quantity && known ? run.series[`train_${entry.quantity}`] : null;
+  if (reported) return reported;
+  return (run.series[`value.${entry.index}`] || []).map((value) => shifted(value, entry, known));
+}
+
+function quantityIn(row, entry, known) {
+  const reported = entry.quantity && known ? row[`train_${entry.quantity}`] : null;
+  return Number.isFinite(reported)
+    ? reported
+    : shifted(row.constraints?.[entry.index], entry, known);
+}
+
+function shifted(value, entry, known) {
+  return Number.isFinite(value) ? value + (known ? (entry.limit ?? 0) : 0) : null;
 }
 
 /** The multiplier or the slack of every constraint; a slack that is always 0 is left out. */
@@ -184,11 +218,14 @@ function multiplierPanels(view, part) {
       const lines = view.shown
         .filter(({ run }) => constraint(run, name))
         .map((each) => {
-          const { index } = constraint(each.run, name);
-          return lineOf(view, each, each.run.series[`${part}.${index}`] || []);
+          const entry = constraint(each.run, name);
+          const sides = (entry.indices || [entry.index]).map(
+            (m) => each.run.series[`${part}.${m}`] || [],
+          );
+          return lineOf(view, each, summed(sides));
         });
       return panel(view, `${part} ${name}`, slack ? "More curves" : "Multipliers", lines, {
-        title: `${slack ? "Slack" : "Multiplier"} of ${name}`,
+        title: `${slack ? "Slack" : "Multiplier"} of ${titleOf(view.runs, name)}`,
         yLabel: slack ? "slack" : "ν",
       });
     })
@@ -197,13 +234,31 @@ function multiplierPanels(view, part) {
     );
 }
 
+/** The sum of columns, row by row: the sides of a limit share its multiplier. */
+function summed(columns) {
+  return (columns[0] || []).map((_, k) => {
+    const values = columns.map((column) => column[k]);
+    return values.every(Number.isFinite) ? values.reduce((a, b) => a + b, 0) : null;
+  });
+}
+
+function titleOf(runs, name) {
+  const titled = runs.map((run) => constraint(run, name)).find((entry) => entry?.title);
+  return titled?.title ?? name;
+}
+
 /** All other numbers in the rows. */
 function otherPanels(view) {
   const known = new Set([
     "round",
     "last",
     ...CURVES.map(({ key }) => key),
-    ...namesOf(view.runs).map((name) => `test_${name}`),
+    ...view.runs.flatMap((run) =>
+      run.constraints.flatMap(({ name, quantity }) => [
+        `test_${quantity || name}`,
+        ...(quantity ? [`train_${quantity}`] : []),
+      ]),
+    ),
   ]);
   return [...new Set(view.runs.flatMap((run) => Object.keys(run.series)))]
     .filter((key) => !known.has(key) && !/^(value|multiplier|slack)\.\d+$/.test(key))

@@ -1,6 +1,7 @@
 // The state of a run, and whether it keeps its limits, as short marks.
 
 import { el } from "./dom.js";
+import { statusMark, summaryOf } from "./limits.js";
 
 /** What the states of a run are called on the page. */
 export const STATES = {
@@ -20,27 +21,25 @@ export function badge(state) {
 
 /** How many of its limits a run keeps; the mark before the numbers needs no colour. */
 export function verdict(run) {
-  const flags = run.result ? certified(run.result) : soFar(run);
-  if (!flags.length) return el("span", { class: "note" }, run.result ? "no limits" : "–");
+  if (run.result) {
+    const { kept, all, status } = summaryOf(run.result);
+    if (!all) return el("span", { class: "note" }, "no limits");
+    return statusMark(status, `${kept} of ${all}`);
+  }
+  const flags = soFar(run);
+  if (!flags.length) return el("span", { class: "note" }, "–");
   const kept = flags.filter(Boolean).length;
-  const all = kept === flags.length;
-  return el(
-    "span",
-    { class: all ? "good" : "bad" },
-    `${all ? "✓" : "✗"} ${kept} of ${flags.length}${run.result ? "" : " so far"}`,
-  );
-}
-
-function certified(result) {
-  const limits = result.certificate?.constraints;
-  return Array.isArray(limits) ? limits.map((entry) => Boolean(entry.feasible)) : [];
+  const status = kept === flags.length ? "unchecked" : "broken";
+  return statusMark(status, `${kept} of ${flags.length} so far`);
 }
 
 /** From the last row; unknown if the run has more constraints than the page received. */
 function soFar(run) {
   if (run.more_constraints) return [];
   return run.constraints
-    .map(({ index }) => run.series[`value.${index}`]?.at(-1))
-    .filter(Number.isFinite)
-    .map((value) => value <= 0);
+    .map(({ index, indices = [index] }) =>
+      indices.map((m) => run.series[`value.${m}`]?.at(-1)).filter(Number.isFinite),
+    )
+    .filter((values) => values.length)
+    .map((values) => values.every((value) => value <= 0));
 }

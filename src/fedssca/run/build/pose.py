@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.problem.constraints import Constraint, from_config, parts_from_config
+from fedssca.problem.constraints.worst import MOST_GROUPS
 from fedssca.problem.models import classifier, linear, mlp
-from fedssca.problem.problem import Problem
+from fedssca.problem.problem import Part, Problem
 from fedssca.run.schema import Config, ConstraintSettings
 
 __all__ = ["model_of", "problem_of"]
@@ -25,7 +27,7 @@ def problem_of(
     """The problem that a config names; `features`: for parties with these columns in any case."""
     blocks = clients.blocks if isinstance(clients, Columns) else None
     posed, sizes = config.problem, clients.sizes if isinstance(clients, Rows) else None
-    return classifier(
+    made = classifier(
         model_of(config, dataset),
         [c for entry in posed.constraint for c in _limits(entry, dataset, clients, sizes)],
         objective=posed.objective,
@@ -34,6 +36,21 @@ def problem_of(
         seed=config.run.seed,
         **parts_from_config(posed.objective, posed.column, clients.beside(), sizes),
     )
+    columns = clients.beside()
+    return replace(
+        made,
+        parts=tuple(part for name in posed.columns for part in _parts(name, columns[name])),
+    )
+
+
+def _parts(column: str, values: np.ndarray) -> list[Part]:
+    """The groups of rows with the same value in a column; none if it has too many values."""
+
+    def one(value: Any) -> Part:
+        return Part(column, f"{value:g}", lambda batch: batch[column] == value)
+
+    found = np.unique(values)
+    return [one(value) for value in found] if len(found) <= MOST_GROUPS else []
 
 
 def model_of(config: Config, dataset: Dataset) -> Any:

@@ -77,8 +77,10 @@ END = """\
   subtracted.
 - `problem.json`: names and limits of the constraints, numbers of parameters, clients and rows.
 - `result.json`: the returned model's final row, certificate and notes, and the number of `rounds`
-  that were trained. With at most 1000 clients
-  that hold rows it has the loss of each client, unless [privacy] hides anything.
+  that were trained. `certificate.limits` has one entry per stated limit: its value on training and
+  on held-out rows, with counts and an interval, and the indices of the constraints that are its
+  sides. `per_group` and `per_client` have the loss, the accuracy and the quantities of the limits
+  for each group and each client; `per_client_hidden` says why there are none of clients.
 - `model.npz`: `w` is the returned flat vector, `w_last` the last iterate. For the mlp, W_0 (L x J)
   comes first and then W_1 (J x P), row by row.
 - `curves.png`, `checkpoint/`.

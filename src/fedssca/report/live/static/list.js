@@ -1,6 +1,7 @@
 // The list of runs: the latest first, filtered by words, with check boxes to compare runs.
 
 import { el } from "../../static/dom.js";
+import { STATUSES, statusMark } from "../../static/limits.js";
 import { show } from "../../static/numbers.js";
 import { badge, STATES } from "../../static/state.js";
 import { addressOf, openView } from "./address.js";
@@ -144,23 +145,18 @@ function contentOf(run, box) {
     el("a", { class: "title", href: addressOf("run", [run.name]) }, run.name),
     badge(run.state),
     el("span", { class: "about note" }, about.join(" · ")),
-    el("span", { class: "numbers note" }, figures.join(" · "), limitsKept(run.kept)),
+    el("span", { class: "numbers note" }, figures.join(" · "), limitsKept(run.kept, run.status)),
     run.state === "complete" ? null : el("progress", progress),
   ].filter(Boolean);
 }
 
-/** How many limits are kept, given as [kept, all]; null without limits. */
-function limitsKept(kept) {
+/** How many limits are kept on training rows, given as [kept, all]; null without limits. */
+function limitsKept(kept, status) {
   if (!kept) return null;
-  const all = kept[0] === kept[1];
-  return [
-    " · ",
-    el(
-      "span",
-      { class: all ? "good whole" : "bad whole" },
-      `${all ? "✓" : "✗"} ${kept[0]} of ${kept[1]} limits`,
-    ),
-  ];
+  const known = status || (kept[0] === kept[1] ? "unchecked" : "broken");
+  const mark = statusMark(known, `${kept[0]} of ${kept[1]} limits`);
+  mark.setAttribute("class", `${STATUSES[known]?.kind} whole`);
+  return [" · ", mark];
 }
 
 /** How long ago a moment is, given in seconds since 1970. */

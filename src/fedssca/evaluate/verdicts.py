@@ -1,0 +1,39 @@
+"""What is shown of the limits of a run: the statuses of the entries of a certificate.
+
+kept            it holds on the training rows and on the held-out rows
+broken          it does not hold on the training rows
+held-out        it holds on the training rows, but not on the held-out rows
+unchecked       it holds on the training rows, and no held-out row can tell more
+part            one of the parts whose largest loss is the objective: it has no limit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["STATUSES", "limits_kept", "stated_entries"]
+
+Row = dict[str, Any]
+STATUSES = ("kept", "unchecked", "held-out", "broken")
+"""From what is shown to hold to what is shown not to."""
+
+
+def stated_entries(certificate: Row) -> list[Row]:
+    """The entries of a certificate; one that is older has its constraints only."""
+    if "limits" in certificate:
+        entries: list[Row] = certificate["limits"]
+        return entries
+    return [
+        entry
+        | {"title": entry["name"], "low": None, "high": entry["limit"]}
+        | {"status": "unchecked" if entry["feasible"] else "broken"}
+        for entry in certificate["constraints"]
+    ]
+
+
+def limits_kept(entries: Sequence[Row]) -> tuple[int, int, str]:
+    """How many limits hold on the training rows, of how many, and the worst of their statuses."""
+    found = [entry for entry in entries if entry["status"] in STATUSES]
+    worst = max((STATUSES.index(entry["status"]) for entry in found), default=0)
+    return sum(entry["feasible"] for entry in found), len(found), STATUSES[worst]

@@ -1,0 +1,136 @@
+// The certificate of a run: every limit with its values on training and held-out rows.
+
+import { card, el } from "./dom.js";
+import { csvButton } from "./files.js";
+import { limitsOf, limitWords, STATUSES, statusMark, summaryOf } from "./limits.js";
+import { show } from "./numbers.js";
+
+const VERDICTS = {
+  kept: "all limits kept on training and held-out rows",
+  unchecked: "all limits kept on training rows; ○ could not be checked on held-out rows",
+  "held-out": "all limits kept on training rows, but not on held-out rows",
+  broken: "limits broken on training rows",
+};
+const COLUMNS = [
+  { head: "limit", value: (entry) => entry.title ?? entry.name },
+  { head: "status", value: (entry) => entry.status },
+  { head: "allowed", value: limitWords },
+  { head: "training", value: (entry) => entry.value },
+  { head: "held out", value: (entry) => entry.test_value },
+  { head: "95% interval", value: (entry) => interval(entry) },
+  { head: "rows counted", value: (entry) => counts(entry) },
+  { head: "margin", value: (entry) => entry.margin, digits: 3 },
+  { head: "multiplier", value: (entry) => entry.multiplier, digits: 3 },
+  {
+    head: "gain if relaxed by 0.01",
+    value: (entry) => entry["relaxing_by_0.01_buys"],
+    digits: 3,
+  },
+];
+const TEXTS = ["limit", "status"];
+
+/** Every limit, and whether the returned model keeps it; null without a certificate. */
+export function certificateCard(run) {
+  const certificate = run.result?.certificate;
+  if (!Array.isArray(certificate?.constraints)) return null;
+  const entries = limitsOf(run.result);
+  const place = Number.isFinite(certificate.returned?.round)
+    ? ` · the returned model is that of round ${certificate.returned.round}`
+    : "";
+  return card(
+    "certificate",
+    el("h3", {}, "Certificate"),
+    certificateNote(run.result),
+    csvButton("certificate.csv", () => [
+      COLUMNS.map(({ head }) => head),
+      ...entries.map((entry) => COLUMNS.map(({ value }) => value(entry))),
+    ]),
+    entries.length ? certificateTable(entries) : null,
+    ...reasons(entries).map((why) => el("p", { class: "note" }, `○ not checked: ${why}`)),
+    el(
+      "p",
+      { class: "note" },
+      `${convergence(certificate)}KKT residual ${show(certificate.kkt_residual)} (0 at a stationary point)${place}`,
+    ),
+  );
+}
+
+function convergence({ converged }) {
+  if (typeof converged !== "boolean") return "";
+  return converged ? "converged · " : "not converged · ";
+}
+
+function certificateNote(result) {
+  const { all, status } = summaryOf(result);
+  if (!all) return "no limits were set";
+  const { sign, kind } = STATUSES[status];
+  return el("span", { class: `note ${kind}` }, `${sign} ${VERDICTS[status]}`);
+}
+
+/** Why limits could not be checked on held-out rows, each reason once. */
+function reasons(entries) {
+  const unchecked = entries.filter(({ status, unchecked: why }) => status === "unchecked" && why);
+  return [...new Set(unchecked.map((entry) => String(entry.unchecked)))];
+}
+
+/** The interval of the value on held-out rows; "≈" marks one that is approximate. */
+function interval({ test_interval: ends, interval_kind: kind }) {
+  if (!Array.isArray(ends) || ends.length !== 2) return null;
+  const words = `${show(ends[0], "number", 3)} to ${show(ends[1], "number", 3)}`;
+  return kind === "Clopper-Pearson" ? words : `≈ ${words}`;
+}
+
+/** How many held-out rows were counted: "12 of 60, 9 of 83"; for means the numbers of rows. */
+function counts({ test_counts: pairs }) {
+  if (!Array.isArray(pairs) || !pairs.every(Array.isArray)) return null;
+  return pairs
+    .map(([top, bottom]) =>
+      Number.isInteger(top) && Number.isInteger(bottom)
+        ? `${show(top, "count")} of ${show(bottom, "count")}`
+        : show(bottom, "count"),
+    )
+    .join(", ");
+}
+
+function certificateTable(entries) {
+  const kind = ({ head }) => (TEXTS.includes(head) ? "" : "figure");
+  const content = ({ head, value, digits = 4 }, entry) => {
+    const found = value(entry);
+    if (head === "status") return statusMark(found, STATUSES[found]?.words ?? "objective");
+    if (head === "multiplier" && found === null) return "withheld";
+    if (typeof found === "string") return found;
+    return show(found, "number", digits);
+  };
+  return el(
+    "div",
+    { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Certificate" },
+    el(
+      "table",
+      {},
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          COLUMNS.map((column) => el("th", { scope: "col", class: kind(column) }, column.head)),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        entries.map((entry) =>
+          el(
+            "tr",
+            {},
+            COLUMNS.map((column, k) =>
+              k
+                ? el("td", { class: kind(column) }, content(column, entry))
+                : el("th", { scope: "row" }, content(column, entry)),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
+}
