@@ -19,6 +19,7 @@ _MODULE_OF = {
     "Dual": "fedssca.methods.multipliers",
     "FederatedClassifier": "fedssca.run.estimators",
     "Fused": "fedssca.rounds.fused",
+    "Groups": "fedssca.problem.constraints",
     "Local": "fedssca.rounds.in_process",
     "Message": "fedssca.methods.algorithm",
     "Model": "fedssca.problem.models",
@@ -46,6 +47,7 @@ _MODULE_OF = {
     "custom": "fedssca.problem.constraints",
     "custom_problem": "fedssca.problem.custom",
     "diagonal": "fedssca.methods.curvature",
+    "error_at_most": "fedssca.problem.constraints",
     "exact_penalty": "fedssca.methods.multipliers",
     "false_negative_rate_at_most": "fedssca.problem.constraints",
     "false_positive_rate_at_most": "fedssca.problem.constraints",
@@ -63,6 +65,7 @@ _MODULE_OF = {
     "load_into": "fedssca.problem.torch",
     "local_ssca": "fedssca.methods.local_ssca",
     "loss_at_most": "fedssca.problem.constraints",
+    "loss_gap_at_most": "fedssca.problem.constraints",
     "minimise_worst": "fedssca.problem.worst",
     "mlp": "fedssca.problem.models",
     "opportunity_gap_at_most": "fedssca.problem.constraints",
@@ -131,10 +134,12 @@ if TYPE_CHECKING:
     from fedssca.methods.surrogate import gradients as gradients
     from fedssca.privacy.noise.messages import with_noise as with_noise
     from fedssca.problem.constraints import Constraint as Constraint
+    from fedssca.problem.constraints import Groups as Groups
     from fedssca.problem.constraints import client_loss_at_most as client_loss_at_most
     from fedssca.problem.constraints import client_loss_gap_at_most as client_loss_gap_at_most
     from fedssca.problem.constraints import cross_entropy as cross_entropy
     from fedssca.problem.constraints import custom as custom
+    from fedssca.problem.constraints import error_at_most as error_at_most
     from fedssca.problem.constraints import (
         false_negative_rate_at_most as false_negative_rate_at_most,
     )
@@ -142,6 +147,7 @@ if TYPE_CHECKING:
         false_positive_rate_at_most as false_positive_rate_at_most,
     )
     from fedssca.problem.constraints import loss_at_most as loss_at_most
+    from fedssca.problem.constraints import loss_gap_at_most as loss_gap_at_most
     from fedssca.problem.constraints import opportunity_gap_at_most as opportunity_gap_at_most
     from fedssca.problem.constraints import parity_gap_at_most as parity_gap_at_most
     from fedssca.problem.constraints import precision_at_least as precision_at_least

@@ -16,7 +16,7 @@ from fedssca.evaluate.biases import biases
 from fedssca.evaluate.certificate import BestPoints, feasible
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.evaluate.thresholds import PASSES, TOTAL, search, set_thresholds
-from fedssca.problem.constraints import from_config
+from fedssca.problem.constraints import TrainingRows, from_config
 from fedssca.problem.models import classifier, linear, mlp
 from fedssca.problem.problem import Array, Problem
 
@@ -52,10 +52,8 @@ def limited(
         for constraint in from_config(
             kind,
             limit,
-            {"column": "sex"} if kind in ("parity", "opportunity") else {},
-            columns,
-            classes,
-            (len(columns["y"]),),
+            {"positive": 1} | ({"column": "sex"} if kind in ("parity", "opportunity") else {}),
+            TrainingRows(columns, range(classes), (len(columns["y"]),)),
         )
     ]
     width = columns["x"].shape[1]
@@ -251,7 +249,7 @@ def test_nothing_is_done_without_counts() -> None:
 
 def test_a_model_without_biases_moves_along_the_gradient() -> None:
     columns, _ = draw(2)
-    limits = from_config("fnr", 0.1, {}, columns, 2, (N,))
+    limits = from_config("fnr", 0.1, {}, TrainingRows(columns, range(2), (N,)))
     p = classifier(mlp(3, 4, 2, dtype="float64"), limits)
     look, points = evaluator_over(p, rows_of(columns), None), BestPoints()
     row = look.row(p.start) | {"round": 9}

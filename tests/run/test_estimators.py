@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fedssca import UserError, linear, loss_at_most
+from fedssca import UserError, false_negative_rate_at_most, linear, loss_at_most
 from fedssca.problem.constraints import Constraint, cross_entropy
 from fedssca.run.estimators import FederatedClassifier
 from fedssca.run.result import Result
@@ -80,11 +81,35 @@ def test_the_norm_as_objective_and_nested_limits(iris: tuple[np.ndarray, np.ndar
     parties = [{"x": x[i::2], "y": y[i::2], "age": np.arange(75)} for i in range(2)]
     limits = [[loss_at_most(0.4)], first_party]
     model = FederatedClassifier(hidden=16, constraints=limits, objective="norm").fit(parties)
-    assert set(seen) == {"x", "y", "client", "age"}
+    assert set(seen) == {"x", "y", "client", "age", "classes"}
     assert seen["y"].dtype == np.int32
     assert len(model.result_.final["constraints"]) == 2
     assert max(model.result_.final["constraints"]) < 0.02
     assert model.result_.final["norm_sq"] < 100
+
+
+def test_limits_name_classes_and_groups() -> None:
+    """fnr of 'sick', and the error of every town, as mappings that can be pickled."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 2))
+    y = np.where(x[:, 0] + rng.normal(size=120) > 0.5, "sick", "well")
+    parties = [
+        {"x": x[i::2], "y": y[i::2], "town": np.array(["north", "south", "east"] * 20)}
+        for i in range(2)
+    ]
+    limits = [
+        {"kind": "fnr", "limit": 0.1, "positive": "sick"},
+        {"kind": "error", "limit": 0.9, "column": "town"},
+    ]
+    model = FederatedClassifier("linear", constraints=limits, rounds=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        pickle.loads(pickle.dumps(model)).fit(parties)
+        model.fit(parties)
+    predicted = model.predict(x)
+    assert np.mean(predicted[y == "sick"] != "sick") <= 0.1
+    names = [entry["name"] for entry in model.result_.certificate["constraints"]]
+    assert names == ["fnr_0", *(f"error_town_{town}" for town in ("east", "north", "south"))]
 
 
 @pytest.mark.long
@@ -139,7 +164,19 @@ BAD: list[tuple[dict[str, Any], tuple[Any, ...], str]] = [
     ({}, ([(X, Y), {"x": X}],), 'the columns "x" and "y" are needed'),
     ({}, ([(X, Y), (X[:0], Y[:0])],), "client 1: there are no rows"),
     ({}, ([{"x": X, "y": Y, "g": Y}, (X, Y)],), "client 1 should have"),
-    ({}, ([{"x": X, "y": Y, "g": Y.astype(str)}],), "g holds <U"),
+    ({}, ([{"x": X, "y": Y, "g": Y.astype(complex)}],), "g holds complex"),
+    ({"constraints": [{"kind": "fnr"}]}, (X, Y), "has no limit"),
+    ({"constraints": [{"kind": "fnr", "limit": 0.1}]}, (X, Y.astype(str)), 'positive = "0"'),
+    (
+        {"constraints": lambda c: false_negative_rate_at_most(0.1, c["y"])},
+        (X, Y.astype(str)),
+        "needs positive = <class>",
+    ),
+    (
+        {"constraints": [{"kind": "fnr", "limit": 0.1, "positive": "2"}]},
+        (X, Y.astype(str)),
+        'the classes are: "0", "1"',
+    ),
     ({}, ([3],), "client 0 must be a pair"),
     ({}, (X, Y, 9), "clients is 9"),
     ({"model": "tree"}, (X, Y), "model = 'tree'"),

@@ -27,6 +27,8 @@ class Rows:
     sizes: tuple[int, ...]
     order: Array | None = None
     """(total,) int32 row numbers, client by client, without the rows that no client holds."""
+    names: tuple[str, ...] = ()
+    """The names of the clients; empty: they have numbers only."""
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1:

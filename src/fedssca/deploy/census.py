@@ -86,7 +86,7 @@ def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:
         kinds={name: tuple(kinds) for name, kinds in census.extra.items() if kinds is not None},
     )
     if not census.columns:
-        return dataset, Rows(rows, tuple(census.sizes))
+        return dataset, Rows(rows, tuple(census.sizes), names=tuple(census.names))
     ends = np.cumsum(census.widths)
     blocks = tuple(np.split(np.arange(ends[-1]), ends[:-1]))
     holder = config.data.label_holder

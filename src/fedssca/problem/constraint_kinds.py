@@ -12,22 +12,30 @@ from typing import Literal, NamedTuple, TypeAlias
 
 __all__ = [
     "KINDS",
+    "LEAST_ROWS",
+    "OF_GROUPS",
     "POSITIVE",
     "SHARPNESS",
+    "CompareName",
     "Interval",
     "Kind",
     "KindName",
     "ObjectiveName",
+    "RareName",
     "takes",
 ]
 
 POSITIVE = 1
-"""The class that a rate is about, unless the constraint names another."""
+"""The class that a rate is about where the classes are 0 and 1, unless the constraint names one."""
+LEAST_ROWS = 20
+"""The smallest number of training rows of a group, where there are more than two groups."""
 SHARPNESS = 4.0
 """How steep the smooth stand-in of a 0/1 count is where the predicted class changes."""
 
 KindName: TypeAlias = Literal[
     "loss",
+    "loss_gap",
+    "error",
     "fnr",
     "fpr",
     "recall",
@@ -38,6 +46,8 @@ KindName: TypeAlias = Literal[
     "client_loss_gap",
 ]
 ObjectiveName: TypeAlias = Literal["loss", "norm", "worst_client", "worst_group"]
+CompareName: TypeAlias = Literal["all", "pairs"]
+RareName: TypeAlias = Literal["merge", "refuse"]
 
 
 class Interval(NamedTuple):
@@ -71,43 +81,51 @@ class Kind(NamedTuple):
     """What the constraint demands, in words."""
     options: tuple[str, ...] = ()
     """Keys that the constraint takes beside `kind` and `limit`."""
-    needs: tuple[str, ...] = ()
-    """Those of the options that must be given."""
+    gap: bool = False
+    """It compares groups, so that it needs the name of a column."""
     labels: bool = False
     """Its function needs the labels of the training rows."""
     per_client: bool = False
     """It limits a quantity of every single client that holds rows."""
-
-    @property
-    def counts(self) -> bool:
-        """Its terms depend on how many rows have which label, or are in which group."""
-        return self.labels or "column" in self.options
 
 
 _POSITIVE_LOSS = Interval(0, includes_low=False)
 _GAP = Interval(0)
 _ERROR_RATE = Interval(0, 1)
 _SHARE = Interval(0, 1, includes_low=False, includes_high=True)
-_RATE = ("positive", "sharpness")
-_GROUPS = ("column", "positive", "sharpness")
+OF_GROUPS = ("column", "columns", "bins", "least_rows", "rare", "per_client")
+"""The options that say which groups of rows, and of which clients, a constraint is about."""
+_RATE = ("positive", "sharpness", *OF_GROUPS)
+_COMPARED = (*OF_GROUPS, "compare")
 
 KINDS: dict[KindName, Kind] = {
-    "loss": Kind(_POSITIVE_LOSS, "The training loss is at most the limit."),
+    "loss": Kind(_POSITIVE_LOSS, "The training loss is at most the limit.", OF_GROUPS),
+    "loss_gap": Kind(
+        _GAP,
+        "The losses of groups differ by at most the limit.",
+        _COMPARED,
+        gap=True,
+    ),
+    "error": Kind(
+        _ERROR_RATE,
+        "The share of rows that are predicted wrongly is at most the limit.",
+        ("sharpness", *OF_GROUPS),
+    ),
     "fnr": Kind(_ERROR_RATE, "The false-negative rate is at most the limit.", _RATE, labels=True),
     "fpr": Kind(_ERROR_RATE, "The false-positive rate is at most the limit.", _RATE, labels=True),
     "recall": Kind(_SHARE, "The recall is at least the limit.", _RATE, labels=True),
     "precision": Kind(_SHARE, "The precision is at least the limit.", _RATE, labels=True),
     "parity": Kind(
         _GAP,
-        "The rates of positive predictions in two groups differ by at most the limit.",
-        _GROUPS,
-        ("column",),
+        "The rates of positive predictions of groups differ by at most the limit.",
+        (*_RATE, "compare"),
+        gap=True,
     ),
     "opportunity": Kind(
         _GAP,
-        "The true-positive rates of two groups differ by at most the limit.",
-        _GROUPS,
-        ("column",),
+        "The true-positive rates of groups differ by at most the limit.",
+        (*_RATE, "compare"),
+        gap=True,
         labels=True,
     ),
     "client_loss": Kind(

@@ -107,6 +107,8 @@ class Problem:
     """What each constraint demands of which reported quantity."""
     parts: tuple[Part, ...] = ()
     """The groups of rows that results are also reported for."""
+    notes: tuple[str, ...] = ()
+    """What users should know of the limits, such as clients that a limit leaves out."""
 
     @property
     def dimension(self) -> int:

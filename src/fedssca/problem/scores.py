@@ -95,6 +95,7 @@ def assemble(
         scores=scores,
         bounds=tuple(c.bound or Bound(c.name, high=c.limit) for c in constraints),
         stepwise=tuple(m for m, constraint in enumerate(constraints) if constraint.stepwise),
+        notes=tuple(constraint.note for constraint in constraints if constraint.note),
     )
     return minimise_worst(made, [part.name for part in parts], level) if parts else made
 

@@ -94,7 +94,7 @@ def conclude(
         rounds=done,
         began=float(rows[0]["objective"]) if rows[0]["round"] == 0 else None,
     )
-    notes += unfinished(certificate, rows)
+    notes += [*unfinished(certificate, rows), *problem.notes]
     tally = evaluator.tally(w)
     certificate["limits"] = limit_entries(problem, certificate["constraints"], tally)
     notes += held_out_notes(certificate["limits"])

@@ -13,9 +13,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
+from fedssca.data.classes import Label, class_names
 from fedssca.data.split import Rows, by_sample
 from fedssca.errors import UserError
-from fedssca.problem.constraints import Constraint, parts_from_config
+from fedssca.problem.constraints import (
+    Constraint,
+    TrainingRows,
+    from_config,
+    parts_from_config,
+    target_class,
+)
 from fedssca.problem.models import Model, classifier, linear, mlp
 from fedssca.problem.problem import Problem
 from fedssca.run.build.calibrate import auto_for
@@ -35,13 +42,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that is trained over several clients and keeps stated limits.
 
     `model` is "mlp" (with `hidden` units), "linear" or a `fedssca.Model`. `constraints` may contain
-    constraints, lists of constraints, and functions of the training columns that return either.
-    These columns are "x", "y" (numbered in the order of `classes_`), "client", and further columns
-    of the clients. With `objective` "norm" the model has the smallest |w|^2 that keeps the
-    constraints, with "loss" the smallest loss + `l2` |w|^2. "worst_client" takes the largest loss
-    of a client instead, "worst_group" that of a group of rows with the same value in `column`, one
-    of the clients' further columns. Step sizes are found from the data. With `rounds` "auto" it
-    trains until it has converged, for at most `max_rounds` rounds.
+    mappings as in a TOML file ({"kind": "fnr", "limit": 0.1, "positive": "sick"}), constraints,
+    lists of them, and functions of the training columns that return them. These columns are "x",
+    "y" (numbered in the order of `classes_`), "classes" (which are `classes_`), "client", and
+    further columns of the clients. With `objective` "norm" the model has the smallest |w|^2 that
+    keeps the constraints, with "loss" the smallest loss + `l2` |w|^2. "worst_client" takes the
+    largest loss of a client instead, "worst_group" that of a group of rows with the same value in
+    `column`, one of the clients' further columns. Step sizes are found from the data. With `rounds`
+    "auto" it trains until it has converged, for at most `max_rounds` rounds.
     Features are used as they are: scale them first, with the same numbers for all clients.
 
     After `fit` there are `result_` (a `fedssca.Result`), `feasible_` (whether all constraints hold
@@ -93,13 +101,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes = np.unique(np.concatenate([part["y"] for part in parts]))
         if len(classes) < 2:
             raise UserError(f"all labels are {classes[0]!r}: a classifier needs at least 2 classes")
+        parts, kinds = _without_text(parts)
         coded = [
             {**part, "y": np.searchsorted(classes, part["y"]).astype(np.int32)} for part in parts
         ]
         rows = Rows.of(coded) if y is None else by_sample(coded[0], clients, seed=self.seed)
         self.classes_ = classes
         self.n_features_in_ = int(rows.columns["x"].shape[1])
-        limits = _flat(self.constraints, {**rows.columns, "client": rows.owners()})
+        limits = _limits(self.constraints, rows, class_names(classes), kinds)
         problem = classifier(
             self._network(),
             limits,
@@ -217,19 +226,28 @@ def _checked(part: Mapping[str, Any], who: str) -> ClientColumns:
         raise UserError(f"{of}y has shape {y.shape}: one label per row is needed")
     if not len(x):
         raise UserError(f"{of}there are no rows: leave that party out")
-    others = {name: np.asarray(column) for name, column in part.items() if name not in ("x", "y")}
+    others = {
+        name: _texts(np.asarray(column)) for name, column in part.items() if name not in ("x", "y")
+    }
     for name, column in {"y": y, **others}.items():
         if len(np.atleast_1d(column)) != len(x):
             raise UserError(f"{of}{name} has {len(np.atleast_1d(column))} rows, x has {len(x)}")
         if column.dtype.kind == "f" and not np.isfinite(column).all():
             raise UserError(f"{of}{name} holds NaN or infinite values")
-        if name != "y" and column.dtype.kind not in "fiub":
-            raise UserError(f"{of}{name} holds {column.dtype} values: numbers are needed")
+        if name != "y" and column.dtype.kind not in "fiubU":
+            raise UserError(f"{of}{name} holds {column.dtype} values: give numbers or text")
     if y.dtype.kind == "O":
         y = _plain(y, of)
     if y.dtype.kind == "f" and type_of_target(y) not in ("binary", "multiclass"):
         raise UserError(f"{of}y holds fractions: a classifier needs class labels")
     return {**others, "x": x, "y": y}
+
+
+def _texts(column: np.ndarray) -> np.ndarray:
+    """Convert a column of texts in an object array, as pandas gives it."""
+    if column.dtype.kind == "O" and all(isinstance(value, str) for value in column):
+        return column.astype(str)
+    return column
 
 
 def _plain(y: np.ndarray, of: str) -> np.ndarray:
@@ -280,15 +298,52 @@ def _check_same_columns(parts: Sequence[ClientColumns]) -> None:
             )
 
 
-def _flat(constraints: Any, columns: ClientColumns) -> list[Constraint]:
-    """Return the constraints from any nesting of lists and functions of the training columns."""
+def _without_text(
+    parts: Sequence[ClientColumns],
+) -> tuple[list[ClientColumns], dict[str, tuple[str, ...]]]:
+    """Return further columns of text as numbers, and the values that these stand for."""
+    kinds: dict[str, tuple[str, ...]] = {}
+    for name in parts[0]:
+        if name not in ("x", "y") and all(part[name].dtype.kind == "U" for part in parts):
+            found = np.unique(np.concatenate([part[name] for part in parts]))
+            kinds[name] = tuple(map(str, found))
+    return [
+        part | {k: np.searchsorted(v, part[k]).astype(np.int32) for k, v in kinds.items()}
+        for part in parts
+    ], kinds
+
+
+def _limits(
+    constraints: Any,
+    rows: Rows,
+    classes: tuple[Label, ...],
+    kinds: Mapping[str, Sequence[str]],
+) -> list[Constraint]:
+    """Return the constraints from any nesting of lists, mappings and functions of the columns."""
+    columns = {**rows.columns, "client": rows.owners(), "classes": np.array(classes)}
+    made = _flat(
+        constraints, columns, TrainingRows(rows.beside(), classes, rows.sizes, None, kinds)
+    )
+    for constraint in made:
+        if constraint.assumed:
+            target_class(f"constraint {constraint.name!r}", None, classes)
+    return made
+
+
+def _flat(constraints: Any, columns: ClientColumns, rows: TrainingRows) -> list[Constraint]:
     if isinstance(constraints, Constraint):
         return [constraints]
+    if isinstance(constraints, Mapping):
+        settings = dict(constraints)
+        if lacking := [name for name in ("kind", "limit") if name not in settings]:
+            raise UserError(f"constraint {settings} has no {lacking[0]}: give kind and limit")
+        return from_config(settings.pop("kind"), settings.pop("limit"), settings, rows)
     if callable(constraints):
-        return _flat(constraints(columns), columns)
-    if isinstance(constraints, Iterable) and not isinstance(constraints, str | Mapping):
-        return [each for part in constraints for each in _flat(part, columns)]
+        return _flat(constraints(columns), columns, rows)
+    if isinstance(constraints, Iterable) and not isinstance(constraints, str):
+        return [each for part in constraints for each in _flat(part, columns, rows)]
     raise UserError(
-        f"constraints holds {constraints!r}: give constraints such as loss_at_most(0.2), lists of "
-        "them, or functions of the training columns"
+        f"constraints holds {constraints!r}: give constraints such as loss_at_most(0.2), mappings "
+        'such as {"kind": "loss", "limit": 0.2}, lists of them, or functions of the training '
+        "columns"
     )

@@ -9,6 +9,7 @@ import pytest
 from fedssca.problem.constraint_kinds import KINDS
 from fedssca.report.live.form import as_toml, field_of, fields, fill, from_toml, values_of
 from fedssca.run.config import Config, from_tree, parse, render
+from fedssca.run.schema import ConstraintSettings
 
 
 def all_fields() -> dict[str, dict]:
@@ -18,7 +19,8 @@ def all_fields() -> dict[str, dict]:
 def test_every_key_of_the_schema_has_a_field() -> None:
     tree = dataclasses.asdict(Config())
     keys = {f"{s}.{k}" for s, part in tree.items() if s != "deploy" for k in part}
-    limit = {"kind", "limit", "positive", "column", "sharpness"}
+    limit = {each.name for each in dataclasses.fields(ConstraintSettings)}
+    assert {"kind", "limit", "positive", "column", "bins", "sharpness"} < limit
     assert set(all_fields()) == keys - {"problem.constraint"} | limit
     assert all(field["help"] for field in all_fields().values())
     assert {"data.name", "algorithm.rounds", "kind", "limit"} <= {
@@ -98,7 +100,8 @@ def test_keys_are_checked_together() -> None:
         ({"kind": "lost", "limit": "1"}, "kind"),
         ({"kind": "fnr", "limit": "2"}, "limit"),
         ({"kind": "parity", "limit": "0.1"}, "column"),
-        ({"kind": "fnr", "limit": "0.1", "positive": "x"}, "positive"),
+        ({"kind": "fnr", "limit": "0.1", "column": "age", "bins": "40, 25"}, "bins"),
+        ({"kind": "fnr", "limit": "0.1", "column": "age", "columns": "sex, race"}, "columns"),
     ],
 )
 def test_errors_of_limits_stand_at_their_field(entry: dict, field: str) -> None:
@@ -109,10 +112,33 @@ def test_errors_of_limits_stand_at_their_field(entry: dict, field: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_limit_passes(kind: str) -> None:
-    column = {"column": "sex"} if kind in ("parity", "opportunity") else {}
+    column = {"column": "sex"} if KINDS[kind].gap else {}
     tree, errors = fill({}, [{"kind": kind, "limit": "0.5"} | column])
     assert errors == {}
     assert tree["problem"]["constraint"][0]["limit"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("sick", "sick"), ("1", 1), ("true", True), ('"1"', "1"), (">50K", ">50K"), ("1.5", "1.5")],
+)
+def test_a_class_is_a_name_or_a_number(typed: str, meant: object) -> None:
+    tree, errors = fill({}, [{"kind": "fnr", "limit": "0.5", "positive": typed}])
+    assert errors == {}
+    assert tree["problem"]["constraint"][0]["positive"] is meant or (
+        tree["problem"]["constraint"][0]["positive"] == meant and not isinstance(meant, bool)
+    )
+
+
+def test_bins_are_a_list_or_a_table() -> None:
+    limit = {"kind": "parity", "limit": "0.1"}
+    one = fill({}, [limit | {"column": "age", "bins": "25, 40"}])
+    assert one.errors == {}
+    assert one.tree["problem"]["constraint"][0]["bins"] == [25, 40]
+    two = fill({}, [limit | {"columns": "age, sex", "bins": "{age = [25]}"}])
+    assert two.errors == {}
+    assert two.tree["problem"]["constraint"][0]["bins"] == {"age": [25]}
+    assert two.tree["problem"]["constraint"][0]["columns"] == ["age", "sex"]
 
 
 def test_form_and_toml_are_the_same_run() -> None:
@@ -126,6 +152,14 @@ penalty = [1.0, 10.0]
 kind = "fnr"
 limit = 0.1
 positive = 0
+[[problem.constraint]]
+kind = "recall"
+limit = 0.1
+positive = "sick"
+columns = ["age", "sex"]
+bins = {age = [25, 40.5]}
+per_client = true
+rare = "refuse"
 [algorithm]
 rho = {a = 0.5, alpha = 0.1}
 tau = [0.1, 0.2]

@@ -11,11 +11,14 @@ from fedssca.problem.constraints.base import (
     client_loss_at_most,
     client_loss_gap_at_most,
     custom,
-    loss_at_most,
     straight_through,
 )
-from fedssca.problem.constraints.config import from_config, parts_from_config
+from fedssca.problem.constraints.classes import target_class
+from fedssca.problem.constraints.config import TrainingRows, from_config, parts_from_config
+from fedssca.problem.constraints.groups import Groups
+from fedssca.problem.constraints.losses import loss_at_most, loss_gap_at_most
 from fedssca.problem.constraints.rates import (
+    error_at_most,
     false_negative_rate_at_most,
     false_positive_rate_at_most,
     opportunity_gap_at_most,
@@ -29,20 +32,25 @@ from fedssca.problem.losses import LOSS, cross_entropy
 __all__ = [
     "LOSS",
     "Constraint",
+    "Groups",
     "ScoreTerm",
+    "TrainingRows",
     "client_loss_at_most",
     "client_loss_gap_at_most",
     "cross_entropy",
     "custom",
+    "error_at_most",
     "false_negative_rate_at_most",
     "false_positive_rate_at_most",
     "from_config",
     "loss_at_most",
+    "loss_gap_at_most",
     "opportunity_gap_at_most",
     "parity_gap_at_most",
     "parts_from_config",
     "precision_at_least",
     "recall_at_least",
     "straight_through",
+    "target_class",
     "worst_parts",
 ]

@@ -32,6 +32,10 @@ class Constraint(NamedTuple):
     """Whether the value may be a count of rows, which moves in steps when w moves."""
     bound: Bound | None = None
     """What it demands of which reported quantity; None: `limit` is the largest value of `name`."""
+    assumed: bool = False
+    """The class that it is about was not named, and the names of the classes were not known."""
+    note: str = ""
+    """What users should know of the limit before training, such as clients that it leaves out."""
 
 
 def straight_through(hard: Array, proxy: Array) -> Array:
@@ -39,15 +43,13 @@ def straight_through(hard: Array, proxy: Array) -> Array:
     return jax.lax.stop_gradient(hard) + (proxy - jax.lax.stop_gradient(proxy))
 
 
-def loss_at_most(limit: float) -> list[Constraint]:
-    """Training loss F(w) <= limit, the paper's constraint."""
-    check_limit("loss", limit)
-    terms = {LOSS: (1.0, cross_entropy)}
-    return [Constraint(LOSS, terms, limit, bound=Bound("cost", high=limit, title=LOSS))]
+def client_loss_at_most(
+    limit: float, sizes: Sequence[int], clients: Sequence[str] = ()
+) -> list[Constraint]:
+    """Every client's own loss F_i(w) <= limit, with F_i = mean of (N / N_i) 1[client = i] loss.
 
-
-def client_loss_at_most(limit: float, sizes: Sequence[int]) -> list[Constraint]:
-    """Every client's own loss F_i(w) <= limit, with F_i = mean of (N / N_i) 1[client = i] loss."""
+    `clients` are the names of the clients in results.
+    """
     check_limit("client_loss", limit)
     return [
         Constraint(
@@ -55,13 +57,15 @@ def client_loss_at_most(limit: float, sizes: Sequence[int]) -> list[Constraint]:
             {f"loss[client {i}]": (1.0, term)},
             limit,
             rates,
-            bound=_of_client("client_loss", i, "loss", limit),
+            bound=_of_client("client_loss", i, "loss", limit, clients),
         )
         for i, (term, rates) in enumerate(client_losses("constraint 'client_loss'", sizes))
     ]
 
 
-def client_loss_gap_at_most(limit: float, sizes: Sequence[int]) -> list[Constraint]:
+def client_loss_gap_at_most(
+    limit: float, sizes: Sequence[int], clients: Sequence[str] = ()
+) -> list[Constraint]:
     """Every client's own loss F_i(w) <= F(w) + limit, with F the loss over all rows."""
     check_limit("client_loss_gap", limit)
     mean = {LOSS: (-1.0, cross_entropy)}
@@ -79,14 +83,15 @@ def client_loss_gap_at_most(limit: float, sizes: Sequence[int]) -> list[Constrai
             {f"loss[client {i}]": (1.0, term), **mean},
             limit,
             gap(rates),
-            bound=_of_client("client_loss_gap", i, "loss above the mean", limit),
+            bound=_of_client("client_loss_gap", i, "loss above the mean", limit, clients),
         )
         for i, (term, rates) in enumerate(client_losses("constraint 'client_loss_gap'", sizes))
     ]
 
 
-def _of_client(kind: KindName, i: int, what: str, limit: float) -> Bound:
-    return Bound(f"{kind}_{i}", high=limit, title=f"{what}, client {i}", client=i)
+def _of_client(kind: KindName, i: int, what: str, limit: float, clients: Sequence[str]) -> Bound:
+    called = clients[i] if clients else f"client {i}"
+    return Bound(f"{kind}_{i}", high=limit, title=f"{what}, {called}", client=i)
 
 
 def custom(name: str, fn: ScoreTerm, limit: Limit) -> list[Constraint]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedssca.data.classes import Label
 from fedssca.errors import UserError, nearest
-from fedssca.problem.constraint_kinds import KINDS, POSITIVE, SHARPNESS, KindName, takes
+from fedssca.problem.constraint_kinds import KINDS, OF_GROUPS, KindName, takes
 from fedssca.problem.constraints.base import (
     Constraint,
     client_loss_at_most,
     client_loss_gap_at_most,
-    loss_at_most,
 )
+from fedssca.problem.constraints.cells import checked_bins
+from fedssca.problem.constraints.groups import Groups
+from fedssca.problem.constraints.losses import loss_at_most, loss_gap_at_most
 from fedssca.problem.constraints.rates import (
+    error_at_most,
     false_negative_rate_at_most,
     false_positive_rate_at_most,
     opportunity_gap_at_most,
@@ -26,6 +30,8 @@ from fedssca.problem.constraints.rates import (
 
 MAKERS: dict[KindName, Callable[..., list[Constraint]]] = {
     "loss": loss_at_most,
+    "loss_gap": loss_gap_at_most,
+    "error": error_at_most,
     "fnr": false_negative_rate_at_most,
     "fpr": false_positive_rate_at_most,
     "recall": recall_at_least,
@@ -37,35 +43,52 @@ MAKERS: dict[KindName, Callable[..., list[Constraint]]] = {
 }
 
 
-def from_config(
-    kind: KindName,
-    limit: float,
-    options: Mapping[str, Any],
-    train: Mapping[str, np.ndarray],
-    classes: int,
-    client_sizes: tuple[int, ...] | None,
-) -> list[Constraint]:
-    """The constraints of one [[problem.constraint]].
+class TrainingRows(NamedTuple):
+    """What constraints need to know of the training rows."""
 
-    `options` are its keys beside kind and limit (positive, column, sharpness), `train` the training
-    columns. `client_sizes` is None if the clients hold columns.
+    columns: Mapping[str, np.ndarray]
+    """The columns beside x, with the labels 0, 1, ... as "y"; client by client."""
+    classes: Sequence[Label]
+    """The names of the classes."""
+    sizes: Sequence[int] | None = None
+    """The numbers of rows of the clients; None if the clients hold columns."""
+    positive: int | None = None
+    """The class that rates are about, if the data set itself defines one."""
+    kinds: Mapping[str, Sequence[str]] = {}
+    """The values that the numbers 0, 1, ... in columns of text stand for."""
+    clients: Sequence[str] = ()
+    """The names of the clients; empty: they have numbers only."""
+
+
+def from_config(
+    kind: KindName, limit: float, options: Mapping[str, Any], rows: TrainingRows
+) -> list[Constraint]:
+    """The constraints of one [[problem.constraint]]; `options` are its keys beside kind and limit.
+
+    Options that are None, empty or false count as not given.
     """
     if kind not in KINDS:
         raise UserError(f"constraint kind = {kind!r} is unknown: {nearest(kind, KINDS)}")
-    given = {name: value for name, value in options.items() if value not in (None, "")}
+    what = f"constraint {kind!r}"
+    given = {name: value for name, value in options.items() if _is_given(value)}
     allowed = KINDS[kind].options
     if unknown := sorted(set(given) - set(allowed)):
-        raise UserError(f"constraint {kind!r} has no key {unknown[0]!r}: it takes {takes(kind)}")
-    _check_numbers(
-        kind, given.get("positive", POSITIVE), given.get("sharpness", SHARPNESS), classes
-    )
-    if "column" in allowed:
-        given["groups"] = _groups(f"constraint {kind!r}", given.get("column"), train)
+        raise UserError(f"{what} has no key {unknown[0]!r}: it takes {takes(kind)}")
+    _check_sharpness(what, given.get("sharpness"))
+    settings = {name: value for name, value in given.items() if name not in OF_GROUPS}
+    if "positive" in allowed:
+        if "positive" not in given and rows.positive is not None:
+            settings["positive"] = rows.classes[rows.positive]
+        settings["classes"] = tuple(rows.classes)
+    groups = _groups(what, given, rows, KINDS[kind].gap)
+    if groups is not None:
+        settings["groups"] = groups
     if KINDS[kind].labels:
-        given["labels"] = train["y"]
+        settings["labels"] = rows.columns["y"]
     if KINDS[kind].per_client:
-        given["sizes"] = _sizes(f"constraint {kind!r}", client_sizes, 'the constraint "loss"')
-    return MAKERS[kind](limit, **given)
+        settings["sizes"] = _sizes(what, rows.sizes, 'the constraint "loss"')
+        settings["clients"] = rows.clients
+    return MAKERS[kind](limit, **settings)
 
 
 def parts_from_config(
@@ -79,11 +102,52 @@ def parts_from_config(
     if objective == "worst_client":
         return {"sizes": _sizes(what, client_sizes, 'the objective "worst_group"')}
     if objective == "worst_group":
-        return {"groups": _groups(what, column, train), "column": column}
+        return {"groups": _column(what, column, train), "column": column}
     return {}
 
 
-def _sizes(what: str, sizes: tuple[int, ...] | None, instead: str) -> tuple[int, ...]:
+def _groups(what: str, given: Mapping[str, Any], rows: TrainingRows, needed: bool) -> Groups | None:
+    """The groups that the keys of a constraint name; None: it is about all rows."""
+    if "column" in given and "columns" in given:
+        raise UserError(f"{what}: give column or columns, not both")
+    names = [given["column"]] if "column" in given else list(given.get("columns", ()))
+    if needed and not names:
+        _column(what, None, rows.columns)
+    if len(set(names)) < len(names):
+        raise UserError(f"{what}: columns = {names} names a column twice")
+    if not names and (extra := sorted(set(given) & {"bins", "compare"})):
+        raise UserError(f"{what}: {extra[0]} goes with column = <name>, or columns = [<names>]")
+    if not names and not given.get("per_client"):
+        if extra := sorted(set(given) & {"least_rows", "rare"}):
+            raise UserError(f"{what}: {extra[0]} goes with column, columns or per_client")
+        return None
+    sizes = None
+    if given.get("per_client"):
+        sizes = _sizes(what, rows.sizes, "leave per_client out")
+    return Groups(
+        {name: _column(what, name, rows.columns) for name in names},
+        rows.kinds,
+        _bins(what, given.get("bins", {}), names),
+        given.get("least_rows"),
+        given.get("rare", "merge"),
+        sizes,
+        rows.clients,
+    )
+
+
+def _bins(what: str, bins: Any, names: Sequence[str]) -> dict[str, list[float]]:
+    """The bins of each column: a table, or a list where there is one column."""
+    if not isinstance(bins, Mapping):
+        if len(names) != 1:
+            raise UserError(
+                f"{what}: bins = {list(bins)} for {len(names)} columns: name the column, such as "
+                f"bins = {{{names[0]} = {list(bins)}}}"
+            )
+        bins = {names[0]: bins}
+    return {name: checked_bins(f"{what}: bins of {name!r}", ends) for name, ends in bins.items()}
+
+
+def _sizes(what: str, sizes: Sequence[int] | None, instead: str) -> Sequence[int]:
     """The numbers of rows of the clients, which must hold rows of their own."""
     if sizes is None:
         raise UserError(
@@ -93,18 +157,19 @@ def _sizes(what: str, sizes: tuple[int, ...] | None, instead: str) -> tuple[int,
     return sizes
 
 
-def _check_numbers(kind: str, positive: Any, sharpness: Any, classes: int) -> None:
-    if type(positive) is not int or positive not in range(classes):
-        raise UserError(
-            f"constraint {kind!r}: positive = {positive!r} is not a class: "
-            f"it must be a whole number from 0 to {classes - 1}"
-        )
+def _is_given(value: Any) -> bool:
+    return value is not None and (value is True or isinstance(value, int | float) or bool(value))
+
+
+def _check_sharpness(what: str, sharpness: Any) -> None:
+    if sharpness is None:
+        return
     if isinstance(sharpness, bool) or not isinstance(sharpness, int | float):
-        raise UserError(f"constraint {kind!r}: sharpness = {sharpness!r}: it must be a number")
+        raise UserError(f"{what}: sharpness = {sharpness!r}: it must be a number")
 
 
-def _groups(what: str, column: Any, train: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The values of the column whose groups are compared."""
+def _column(what: str, column: Any, train: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The values of the column whose groups are meant."""
     present = ", ".join(sorted(set(train) - {"x", "y"})) or "none"
     if not column:
         known = "" if present == "none" else f"; the data's are: {present}"

@@ -1,241 +1,267 @@
-"""Limits on rates: error rates, recall, precision, and gaps between two groups.
+"""Limits on rates: error rates, recall, precision, and gaps between groups.
 
-The derivative of a 0/1 count is zero, so the terms are "straight through": their value is the true
-count, their gradient that of a smooth stand-in. Gaps and precision use sigmoid(sharpness * margin),
-
-    margin = score_positive - logsumexp(the other scores),
-
-which for sharpness 1 is the softmax. Error rates use log(1 + log(1 + exp(.))) / log(1 + log 2) of
-the same argument, which is above the count everywhere. For rows that are far on the wrong side its
-slope falls as 1 / margin. A sigmoid has no slope there, so a model that is wrong everywhere would
-not learn; log(1 + exp(.)) has its full slope there, so training would be spent on rows that no
-model gets right.
-
-The values that move the multipliers and decide on feasibility are therefore true rates. A rate over
-a subset S of the N training rows is a mean over all rows, (1/N) sum_n (N/N_S) 1[n in S] f(n). The
-factor N/N_S is computed once, so the mean adds up over clients of any size, including clients
-without rows in S. On held-out data the rate is reported with the counts of that data.
+`quantities` has the formulas, `groups` the groups of rows, and `limited` makes the constraints.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedssca.data.classes import Label
 from fedssca.errors import UserError
-from fedssca.problem.constraint_kinds import POSITIVE, SHARPNESS, KindName
-from fedssca.problem.constraints.base import (
-    Constraint,
-    Rates,
-    ScoreTerm,
-    check_limit,
-    straight_through,
+from fedssca.problem.constraint_kinds import POSITIVE, SHARPNESS, CompareName, KindName
+from fedssca.problem.constraints.base import Constraint, Rates, ScoreTerm, check_limit
+from fedssca.problem.constraints.classes import TargetClass, coded, target_class
+from fedssca.problem.constraints.groups import Group, Groups
+from fedssca.problem.constraints.limited import each_at_most, gaps_at_most
+from fedssca.problem.constraints.quantities import (
+    Event,
+    Quantity,
+    above_count,
+    mistake,
+    predicted,
 )
-from fedssca.problem.limits import Bound
 from fedssca.problem.problem import Array, Batch, Rate
 
-Subset: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""(columns by name) -> a mask of the rows that belong to the subset."""
+
+def error_at_most(
+    limit: float, *, sharpness: float = SHARPNESS, groups: Groups | None = None
+) -> list[Constraint]:
+    """P(predicted != y) <= limit, over all rows or over the rows of every group."""
+    check_limit("error", limit)
+    key, rows = f"error[{sharpness:g}]", np.ones(1, bool) if groups is None else groups.all_rows()
+    quantity = Quantity("error", "error", "error", key, mistake("error", sharpness), None, rows)
+    return each_at_most(quantity, limit, groups)
 
 
 def false_negative_rate_at_most(
-    limit: float, labels: np.ndarray, *, positive: int = POSITIVE, sharpness: float = SHARPNESS
+    limit: float,
+    labels: np.ndarray,
+    *,
+    positive: Label | None = None,
+    sharpness: float = SHARPNESS,
+    classes: Sequence[Label] | None = None,
+    groups: Groups | None = None,
 ) -> list[Constraint]:
-    """P(predicted != positive | y = positive) <= limit. `labels` are the training data's."""
+    """P(predicted != positive | y = positive) <= limit. `labels` are the training data's.
+
+    `positive` is the name of a class, or its number. It can be left out where the classes are 0 and
+    1, or false and true. `classes` are the names of the classes 0, 1, ...; labels of text have them
+    in sorted order. With `groups` the limit holds for every group.
+    """
     check_limit("fnr", limit)
-    name, own, _ = _class("fnr", labels, positive)
-    term, rates = _rate(
-        _event("fnr", positive, sharpness, missed=True, proxy=above_count),
-        {1.0: own},
-        {"y": labels},
-    )
-    terms = {f"fnr[{positive}, {sharpness:g}]": (1.0, term)}
-    return [Constraint(name, terms, limit, rates, stepwise=True)]
+    own = _class("fnr", labels, positive, classes)
+    return each_at_most(own.misses("fnr", sharpness), limit, groups)
 
 
 def false_positive_rate_at_most(
-    limit: float, labels: np.ndarray, *, positive: int = POSITIVE, sharpness: float = SHARPNESS
+    limit: float,
+    labels: np.ndarray,
+    *,
+    positive: Label | None = None,
+    sharpness: float = SHARPNESS,
+    classes: Sequence[Label] | None = None,
+    groups: Groups | None = None,
 ) -> list[Constraint]:
-    """P(predicted = positive | y != positive) <= limit. `labels` are the training data's."""
+    """P(predicted = positive | y != positive) <= limit. `labels` are the training data's.
+
+    The options are those of `false_negative_rate_at_most`.
+    """
     check_limit("fpr", limit)
-    name, _, others = _class("fpr", labels, positive)
-    term, rates = _rate(
-        _event("fpr", positive, sharpness, proxy=above_count), {1.0: others}, {"y": labels}
-    )
-    terms = {f"fpr[{positive}, {sharpness:g}]": (1.0, term)}
-    return [Constraint(name, terms, limit, rates, stepwise=True)]
+    own = _class("fpr", labels, positive, classes)
+    event = predicted("fpr", own.target.place, sharpness, proxy=above_count)
+    return each_at_most(own.rate("fpr", event, sharpness, others=True), limit, groups)
 
 
 def recall_at_least(
-    limit: float, labels: np.ndarray, *, positive: int = POSITIVE, sharpness: float = SHARPNESS
+    limit: float,
+    labels: np.ndarray,
+    *,
+    positive: Label | None = None,
+    sharpness: float = SHARPNESS,
+    classes: Sequence[Label] | None = None,
+    groups: Groups | None = None,
 ) -> list[Constraint]:
-    """P(predicted = positive | y = positive) >= limit, i.e. false-negative rate <= 1 - limit."""
+    """P(predicted = positive | y = positive) >= limit, i.e. false-negative rate <= 1 - limit.
+
+    The options are those of `false_negative_rate_at_most`.
+    """
     check_limit("recall", limit)
-    name, own, _ = _class("recall", labels, positive)
-    settings: dict[str, Any] = {"positive": positive, "sharpness": sharpness}
-    (misses,) = false_negative_rate_at_most(1 - limit, labels, **settings)
-    _, rates = _rate(_event("recall", **settings), {1.0: own}, {"y": labels})
-    return [misses._replace(name=name, rates=rates, bound=Bound(name, low=limit))]
+    own = _class("recall", labels, positive, classes)
+    hits = own.rate("recall", predicted("recall", own.target.place, sharpness), sharpness)
+    misses = own.misses("recall", sharpness)
+    return each_at_most(misses, 1 - limit, groups, low=limit, reported=hits)
 
 
 def precision_at_least(
-    limit: float, labels: np.ndarray, *, positive: int = POSITIVE, sharpness: float = SHARPNESS
+    limit: float,
+    labels: np.ndarray,
+    *,
+    positive: Label | None = None,
+    sharpness: float = SHARPNESS,
+    classes: Sequence[Label] | None = None,
+    groups: Groups | None = None,
 ) -> list[Constraint]:
     """TP / (TP + FP) >= limit, as the mean (limit FP - (1 - limit) TP) / N_positive <= 0.
 
     In this form it is also defined if no row is predicted positive and the ratio does not exist.
+    The options are those of `false_negative_rate_at_most`.
     """
     check_limit("precision", limit)
-    name, own, _ = _class("precision", labels, positive)
-    event = _event("precision", positive, sharpness)
-    share = float(np.mean(own({"y": labels})))
+    own = _class("precision", labels, positive, classes)
+    event, place = predicted("precision", own.target.place, sharpness), own.target.place
 
-    def term(scores: Array, batch: Batch) -> Array:
-        return jnp.where(own(batch), limit - 1, limit) / share * event(scores)
+    def over(group: Group) -> tuple[ScoreTerm, Rates]:
+        share = float(np.mean(own.base & group.rows))
 
-    def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
-        chosen = event(scores)
-        return [(1.0, chosen * own(batch), chosen)]
+        def term(scores: Array, batch: Batch) -> Array:
+            value = jnp.where(batch["y"] == place, limit - 1, limit) / share * event(scores)
+            return value if group.own is None else jnp.where(group.own(batch), value, 0.0)
 
-    terms = {f"precision[{positive}, {sharpness:g}, {limit}]": (1.0, term)}
-    bound = Bound(name, low=limit)
-    return [Constraint(name, terms, 0.0, rates, stepwise=True, bound=bound)]
+        def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
+            chosen = event(scores)
+            if group.own is not None:
+                chosen = jnp.where(group.own(batch), chosen, 0.0)
+            return [(1.0, chosen * (batch["y"] == place), chosen)]
+
+        return term, rates
+
+    quantity = own.rate("precision", event, sharpness)
+    quantity = quantity._replace(key=f"precision[{place}, {sharpness:g}, {limit}]", ratio=over)
+    return each_at_most(quantity, 0.0, groups, low=limit)
 
 
 def parity_gap_at_most(
     limit: float,
-    groups: np.ndarray,
-    column: str,
+    groups: np.ndarray | Groups,
+    column: str | None = None,
     *,
-    positive: int = POSITIVE,
+    positive: Label | None = None,
     sharpness: float = SHARPNESS,
+    classes: Sequence[Label] | None = None,
+    compare: CompareName | None = None,
 ) -> list[Constraint]:
-    """|P(predicted = positive | g = 1) - P(predicted = positive | g = 0)| <= limit.
+    """|P(predicted = positive | g) - P(predicted = positive | h)| <= limit for groups g and h.
 
-    `groups` are the values of `column` in the training data; g = 1 is the larger of the two. Both
-    sides share one term, and the signed gap is reported.
+    `groups` are the values of `column` in the training data, or `Groups`. Two groups are compared
+    with each other: g has the larger value. More groups are compared with all rows, or by pairs
+    with compare="pairs". Both sides share their terms, and the signed gap is reported.
     """
-    return _gap("parity", limit, {column: groups}, column, positive, sharpness)
+    check_limit("parity", limit)
+    divided = _groups("parity", groups, column)
+    target = target_class("constraint 'parity'", positive, classes)
+    return gaps_at_most(_chosen("parity", target, sharpness, divided), limit, divided, compare)
 
 
 def opportunity_gap_at_most(
     limit: float,
-    groups: np.ndarray,
-    column: str,
-    labels: np.ndarray,
+    groups: np.ndarray | Groups,
+    column: str | None = None,
+    labels: np.ndarray | None = None,
     *,
-    positive: int = POSITIVE,
+    positive: Label | None = None,
     sharpness: float = SHARPNESS,
+    classes: Sequence[Label] | None = None,
+    compare: CompareName | None = None,
 ) -> list[Constraint]:
     """Equal opportunity: the same gap among the rows with y = positive (true-positive rates)."""
-    _class("opportunity", labels, positive)
-    return _gap("opportunity", limit, {column: groups, "y": labels}, column, positive, sharpness)
+    check_limit("opportunity", limit)
+    if labels is None:
+        raise UserError("constraint 'opportunity' needs labels=<those of the training data>")
+    own = _class("opportunity", labels, positive, classes)
+    divided = _groups("opportunity", groups, column)
+    place = own.target.place
+    quantity = _chosen("opportunity", own.target, sharpness, divided)._replace(
+        mask=lambda batch: batch["y"] == place, base=own.base, among=own.among
+    )
+    return gaps_at_most(quantity, limit, divided, compare)
 
 
-def _gap(
-    kind: KindName,
-    limit: float,
-    columns: Mapping[str, np.ndarray],
-    column: str,
-    positive: int,
-    sharpness: float,
-) -> list[Constraint]:
-    """Both sides of |rate of group 1 - rate of group 0| <= limit; with labels, if y = positive."""
-    check_limit(kind, limit)
-    values = np.unique(columns[column])
-    if len(values) != 2:
-        raise UserError(
-            f"constraint {kind!r}: column {column!r} has {len(values)} values in the training data "
-            f"({', '.join(map(str, values[:5]))}{', ...' if len(values) > 5 else ''}); it needs two"
+def _chosen(kind: KindName, target: TargetClass, sharpness: float, groups: Groups) -> Quantity:
+    """The rate of positive predictions."""
+    event = predicted(kind, target.place, sharpness)
+    return Quantity(
+        kind,
+        kind,
+        f"{kind} of {target.words}",
+        f"{kind}[{target.place}, {sharpness:g}]",
+        lambda scores, batch: event(scores),
+        None,
+        groups.all_rows(),
+        suffix="" if target.place == POSITIVE else str(target.place),
+        assumed=target.assumed,
+    )
+
+
+def _groups(kind: str, groups: np.ndarray | Groups, column: str | None) -> Groups:
+    if isinstance(groups, Groups):
+        if column is not None:
+            raise UserError(f"constraint {kind!r}: groups have their columns; leave column out")
+        return groups
+    if not column:
+        raise UserError(f"constraint {kind!r} needs column=<name of the column of groups>")
+    return Groups({column: np.asarray(groups)})
+
+
+class _Class(NamedTuple):
+    """The class that a rate is about, and its rows."""
+
+    name: str
+    """The beginning of the names of constraints."""
+    kind: KindName
+    target: TargetClass
+    base: np.ndarray
+    """Which training rows are of the class."""
+
+    @property
+    def among(self) -> str:
+        """The rows of the class in words."""
+        return f" of {self.target.words}"
+
+    def misses(self, kind: KindName, sharpness: float) -> Quantity:
+        """The false-negative rate."""
+        event = predicted(kind, self.target.place, sharpness, missed=True, proxy=above_count)
+        made = self.rate(kind, event, sharpness)
+        return made._replace(key=f"fnr[{self.target.place}, {sharpness:g}]")
+
+    def rate(
+        self, kind: KindName, event: Event, sharpness: float, others: bool = False
+    ) -> Quantity:
+        """The mean of an event over the rows of the class, or over all `others`."""
+        place = self.target.place
+
+        def mask(batch: Any) -> Any:
+            return batch["y"] != place if others else batch["y"] == place
+
+        return Quantity(
+            kind,
+            self.name,
+            f"{kind} of {self.target.words}",
+            f"{kind}[{place}, {sharpness:g}]",
+            lambda scores, batch: event(scores),
+            mask,
+            ~self.base if others else self.base,
+            f" not{self.among}" if others else self.among,
+            assumed=self.target.assumed,
         )
 
-    def group(value: Any) -> Subset:
-        if "y" not in columns:
-            return lambda batch: batch[column] == value
-        return lambda batch: (batch[column] == value) & (batch["y"] == positive)
 
-    groups = {-1.0: group(values[0]), 1.0: group(values[1])}
-    for value, rows in zip(values, groups.values(), strict=True):
-        if not np.any(rows(columns)):
-            raise UserError(
-                f"constraint {kind!r}: no training row with {column} = {value} is of class "
-                f"{positive}, so that group has no true-positive rate; "
-                "use parity, or another column"
-            )
-    term, rates = _rate(_event(kind, positive, sharpness), groups, columns)
-    name = f"{kind}_{column}" + (f"_{positive}" if positive != POSITIVE else "")
-    terms = f"{kind}[{column}, {positive}, {sharpness:g}]"
-    return [
-        Constraint(name, {terms: (1.0, term)}, limit, rates, stepwise=True),
-        Constraint(
-            f"{name}_lower",
-            {terms: (-1.0, term)},
-            limit,
-            stepwise=True,
-            bound=Bound(name, low=-limit),
-        ),
-    ]
-
-
-def above_count(x: Array) -> Array:
-    """log(1 + log(1 + exp x)) / log(1 + log 2): at least 1[x >= 0] everywhere."""
-    return jnp.log1p(jax.nn.softplus(x)) / math.log1p(math.log(2))
-
-
-def _event(
-    kind: str,
-    positive: int,
-    sharpness: float,
-    missed: bool = False,
-    proxy: Callable[[Array], Array] = jax.nn.sigmoid,
-) -> Callable[[Array], Array]:
-    """scores -> 1 where the predicted class is `positive` (`missed`: is not), straight through."""
-    if not (math.isfinite(sharpness) and sharpness > 0):
-        raise UserError(f"constraint {kind!r}: sharpness = {sharpness}: it must be positive")
-
-    def event(scores: Array) -> Array:
-        if not 0 <= positive < scores.shape[1]:
-            raise UserError(
-                f"constraint {kind!r}: {positive} is not one of {scores.shape[1]} classes: "
-                "set positive"
-            )
-        others = jnp.delete(scores, positive, axis=1)
-        margin = scores[:, positive] - jax.nn.logsumexp(others, axis=1)
-        hard = (scores.argmax(axis=1) == positive) != missed
-        slope = -sharpness if missed else sharpness
-        return straight_through(hard.astype(scores.dtype), proxy(slope * margin))
-
-    return event
-
-
-def _rate(
-    event: Callable[[Array], Array], parts: Mapping[float, Subset], train: Mapping[str, np.ndarray]
-) -> tuple[ScoreTerm, Rates]:
-    """sum over (weight, subset) of weight * P(event | subset): as a mean term, and as reported."""
-    factors = [(weight / float(np.mean(rows(train))), rows) for weight, rows in parts.items()]
-
-    def term(scores: Array, batch: Batch) -> Array:
-        return event(scores) * sum(jnp.where(rows(batch), a, 0.0) for a, rows in factors)
-
-    def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
-        happened = event(scores)
-        inside = [(a, rows(batch).astype(happened.dtype)) for a, rows in parts.items()]
-        return [(a, happened * rows, rows) for a, rows in inside]
-
-    return term, rates
-
-
-def _class(kind: str, labels: np.ndarray, positive: int) -> tuple[str, Subset, Subset]:
-    """The constraint's name, the rows of class `positive`, and the others; neither may be empty."""
-    count = int(np.sum(labels == positive))
-    if not 0 < count < len(labels):
-        what = f"{'no' if count == 0 else 'every'} training row is of class {positive}"
+def _class(
+    kind: KindName, labels: np.ndarray, positive: Label | None, classes: Sequence[Label] | None
+) -> _Class:
+    """The rows of the class that a rate is about; there must be some, and some others."""
+    y, names = coded(np.asarray(labels), classes)
+    target = target_class(f"constraint {kind!r}", positive, names)
+    own = np.asarray(y == target.place)
+    if own.all() or not own.any():
+        what = f"{'every' if own.any() else 'no'} training row is of {target.words}"
         raise UserError(f"constraint {kind!r}: {what}; there must be some of it and some others")
-    plain = positive == POSITIVE and np.max(labels) <= 1
-    name = kind if plain else f"{kind}_{positive}"
-    return name, lambda columns: columns["y"] == positive, lambda columns: columns["y"] != positive
+    plain = target.place == POSITIVE and np.max(y) <= 1
+    assumed = classes is None and positive is None
+    return _Class(
+        kind if plain else f"{kind}_{target.place}", kind, target._replace(assumed=assumed), own
+    )

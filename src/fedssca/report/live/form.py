@@ -114,7 +114,8 @@ def read_value(text: Any, field: FieldInfo) -> Any:
     if several and text[:1] not in "[{":
         parts = [part.strip() for part in text.split(",") if part.strip()]
         return parts if field.annotation == list[str] else [_toml(part) for part in parts]
-    return _toml(text)
+    value = _toml(text)
+    return text if kind == "name" and not isinstance(value, bool | int | str) else value
 
 
 def _errors(tree: Tree) -> dict[str, str]:
@@ -179,7 +180,9 @@ def _kind(field: FieldInfo) -> str:
         return "number or word"
     plain = plain_types(field.annotation)
     if list in plain:
-        return "list" if len(plain) == 1 else "numbers"
+        return "list" if plain <= {list, dict} else "numbers"
+    if len(plain) > 1:
+        return "name"
     (only,) = plain
     return {bool: "bool", int: "int", float: "float", str: "text"}[only]
 

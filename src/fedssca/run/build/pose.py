@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows
-from fedssca.problem.constraints import Constraint, from_config, parts_from_config
+from fedssca.problem.constraints import (
+    Constraint,
+    TrainingRows,
+    from_config,
+    parts_from_config,
+)
 from fedssca.problem.constraints.worst import MOST_GROUPS
 from fedssca.problem.models import classifier, linear, mlp
 from fedssca.problem.problem import Part, Problem
@@ -29,7 +34,7 @@ def problem_of(
     posed, sizes = config.problem, clients.sizes if isinstance(clients, Rows) else None
     made = classifier(
         model_of(config, dataset),
-        [c for entry in posed.constraint for c in _limits(entry, dataset, clients, sizes)],
+        [c for entry in posed.constraint for c in _limits(entry, dataset, clients)],
         objective=posed.objective,
         l2=posed.l2,
         features=blocks if features is None else features,
@@ -65,11 +70,10 @@ def model_of(config: Config, dataset: Dataset) -> Any:
 
 
 def _limits(
-    entry: ConstraintSettings,
-    dataset: Dataset,
-    clients: Rows | Columns,
-    sizes: tuple[int, ...] | None,
+    entry: ConstraintSettings, dataset: Dataset, clients: Rows | Columns
 ) -> list[Constraint]:
-    options = {"positive": entry.positive, "column": entry.column, "sharpness": entry.sharpness}
-    given = {name: value for name, value in options.items() if value is not None}
-    return from_config(entry.kind, entry.limit, given, clients.beside(), dataset.classes, sizes)
+    sizes, names = (clients.sizes, clients.names) if isinstance(clients, Rows) else (None, ())
+    rows = TrainingRows(
+        clients.beside(), dataset.labels, sizes, dataset.positive, dataset.kinds, names
+    )
+    return from_config(entry.kind, entry.limit, entry.options, rows)

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
+from itertools import pairwise
+from typing import Any
+
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from fedssca.problem.constraint_kinds import (
     KINDS,
-    POSITIVE,
+    LEAST_ROWS,
     SHARPNESS,
+    CompareName,
     KindName,
     ObjectiveName,
+    RareName,
     takes,
 )
-from fedssca.run.schema.types import MODEL, OneOrMore, Positive, Real, Whole, invalid, key
+from fedssca.run.schema.types import (
+    MODEL,
+    Bins,
+    ClassName,
+    Flag,
+    OneOrMore,
+    Positive,
+    Real,
+    Whole,
+    invalid,
+    key,
+)
 
 __all__ = ["ConstraintSettings", "ProblemSettings"]
 
@@ -29,15 +46,67 @@ class ConstraintSettings:
         description="The largest value allowed; for recall and precision the smallest.",
         json_schema_extra={"basic": True, "unset": ""},
     )
-    positive: Whole | None = key(
-        "The class that a rate is about.", default=None, unset=str(POSITIVE), ge=0
+    positive: ClassName | None = key(
+        "The class that a rate is about, as it stands in the data. It can be left out where the "
+        "classes are 0 and 1, or where the data set has one of its own.",
+        default=None,
+        unset="1 where the classes are 0 and 1",
     )
-    column: str | None = key("The column whose two values are the groups to compare.", default=None)
+    column: str | None = key(
+        "The column whose values are the groups that are limited or compared.", default=None
+    )
+    columns: list[str] = key(
+        "Several columns; the groups are the intersections of their values.", default=[]
+    )
+    bins: Bins | None = key(
+        "The numbers that divide a column of numbers into groups: [25, 40] makes below 25, 25 to "
+        "below 40, and from 40 on. With columns: a table, {AGE = [25, 40]}.",
+        default=None,
+    )
+    compare: CompareName | None = key(
+        "Which groups are compared: each with all rows (all), or every two (pairs).",
+        default=None,
+        unset="pairs for two groups, all for more",
+    )
+    least_rows: Whole | None = key(
+        "Groups with fewer training rows, of the class that a rate is about, are rare.",
+        default=None,
+        unset=f"{LEAST_ROWS}, but 1 for two groups of all clients",
+        ge=1,
+    )
+    rare: RareName | None = key(
+        "What becomes of rare groups: they are one group together (merge), or an error (refuse).",
+        default=None,
+        unset="merge",
+    )
+    per_client: Flag = key(
+        "The limit holds for the rows of every single client, instead of all rows.", default=False
+    )
     sharpness: Positive | None = key(
         "How steep the smooth stand-in of a 0/1 count is where the predicted class changes.",
         default=None,
         unset=f"{SHARPNESS:g}",
     )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keys beside kind and limit that are given."""
+        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        return {
+            name: value
+            for name, value in given.items()
+            if name not in ("kind", "limit") and _is_given(value)
+        }
+
+    @property
+    def grouped(self) -> list[str]:
+        """The columns that divide the rows into groups."""
+        return [self.column] if self.column else list(self.columns)
+
+    @property
+    def counts(self) -> bool:
+        """Its terms depend on how many rows have which label, or are in which group."""
+        return KINDS[self.kind].labels or bool(self.grouped)
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> ConstraintSettings:
@@ -46,16 +115,44 @@ class ConstraintSettings:
         if self.limit not in kind.limit:
             words = f"it must be {kind.limit.words('limit')} for the kind {self.kind!r}"
             raise invalid(words, "limit", self.limit)
-        for name in ("column", "positive", "sharpness"):
-            value = getattr(self, name)
-            given = value not in (None, "")
-            if given and name not in kind.options:
+        for name, value in self.options.items():
+            if name not in kind.options:
                 words = f"a constraint of kind {self.kind!r} takes {takes(self.kind)}"
                 raise invalid(words, name, value)
-            if not given and name in kind.needs:
-                words = f"a constraint of kind {self.kind!r} needs {name} = <name of a column>"
-                raise invalid(words, name)
+        if kind.gap and not self.grouped:
+            words = f"a constraint of kind {self.kind!r} needs column = <name of a column>"
+            raise invalid(words, "column")
+        if self.column and self.columns:
+            raise invalid("give column or columns, not both", "columns", self.columns)
         return self
+
+    @model_validator(mode="after")
+    def _has_increasing_bins(self) -> ConstraintSettings:
+        """Bins belong to a column, and their numbers increase."""
+        if self.bins is None:
+            return self
+        table = self.bins if isinstance(self.bins, dict) else None
+        if not self.grouped or (table is None and len(self.grouped) > 1):
+            words = "bins need column = <name>, or with columns a table such as {AGE = [25, 40]}"
+            raise invalid(words, "bins", self.bins)
+        for name in table or {}:
+            if name not in self.grouped:
+                raise invalid(f"{name!r} is not one of the columns", "bins", self.bins)
+        for ends in self.edges.values():
+            if any(low >= high for low, high in pairwise(ends)):
+                raise invalid("the numbers must increase", "bins", self.bins)
+        return self
+
+    @property
+    def edges(self) -> dict[str, list[float]]:
+        """The bins by column."""
+        if self.bins is None:
+            return {}
+        return dict(self.bins) if isinstance(self.bins, dict) else {self.grouped[0]: self.bins}
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and value != [] and value != "" and value is not False
 
 
 @dataclass(frozen=True, config=MODEL)
@@ -97,16 +194,34 @@ class ProblemSettings:
     @property
     def columns(self) -> list[str]:
         """The columns beside x and y that the objective and the limits use."""
-        named = [self.column, *(entry.column for entry in self.constraint)]
+        named = [self.column, *(name for entry in self.constraint for name in entry.grouped)]
         return list(dict.fromkeys(name for name in named if name))
+
+    @property
+    def bins(self) -> dict[str, list[float]]:
+        """For each column that is used in bins only: the ends of all bins of all limits."""
+        whole = {self.column} | {
+            name for e in self.constraint for name in e.grouped if name not in e.edges
+        }
+        ends: dict[str, set[float]] = {}
+        for entry in self.constraint:
+            for name, own in entry.edges.items():
+                ends.setdefault(name, set()).update(own)
+        return {name: sorted(found) for name, found in ends.items() if name not in whole}
 
     @property
     def counts(self) -> bool:
         """Terms depend on how many rows have which label, or are in which group."""
-        return bool(self.column) or any(KINDS[entry.kind].counts for entry in self.constraint)
+        return bool(self.column) or any(entry.counts for entry in self.constraint)
 
     @property
     def per_client(self) -> bool:
         """Terms are about every single client that holds rows."""
-        kinds = [KINDS[entry.kind] for entry in self.constraint]
-        return self.objective == "worst_client" or any(kind.per_client for kind in kinds)
+        return self.objective == "worst_client" or any(
+            entry.per_client or KINDS[entry.kind].per_client for entry in self.constraint
+        )
+
+    @property
+    def counts_per_client(self) -> bool:
+        """Terms depend on how many rows of every single client have which label or group."""
+        return any(entry.per_client and entry.counts for entry in self.constraint)

@@ -18,6 +18,8 @@ __all__ = [
     "AUTO",
     "LARGEST",
     "MODEL",
+    "Bins",
+    "ClassName",
     "Flag",
     "OneOrMore",
     "Positive",
@@ -53,6 +55,26 @@ OneOrMore: TypeAlias = Annotated[
     Discriminator(_shape),
 ]
 """A positive number, or a list of them."""
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__ if isinstance(value, bool | int | str) else "str"
+
+
+ClassName: TypeAlias = Annotated[
+    Annotated[str, Strict(), Tag("str")]
+    | Annotated[int, Strict(), Field(le=LARGEST), Tag("int")]
+    | Annotated[bool, Strict(), Tag("bool")],
+    Discriminator(_kind),
+]
+"""A value of the label: text, a whole number, true or false."""
+
+Bins: TypeAlias = Annotated[
+    Annotated[list[Real], Tag("<list>"), Field(min_length=1)]
+    | Annotated[dict[str, Annotated[list[Real], Field(min_length=1)]], Tag("<table>")],
+    Discriminator(lambda value: "<table>" if isinstance(value, Mapping) else "<list>"),
+]
+"""Numbers that increase, or a table with such a list for each column."""
 
 WholeOrAuto: TypeAlias = Annotated[
     Annotated[int, Strict(), Field(ge=1, le=LARGEST), Tag("<number>")]

@@ -125,10 +125,10 @@ def choices_of(field: FieldInfo) -> tuple[str, ...]:
 
 
 def plain_types(annotation: Any) -> set[Any]:
-    """The types that a value may have, None left out and lists not looked into."""
+    """The types that a value may have, None left out; lists and tables are not looked into."""
     origin = get_origin(annotation)
-    if origin is list:
-        return {list}
+    if origin in (list, dict):
+        return {origin}
     if origin is None:
         return {annotation} - {type(None)}
     parts = get_args(annotation)
