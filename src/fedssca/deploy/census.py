@@ -50,7 +50,11 @@ class Census:
     extra: dict[str, list[str] | None]
     """The columns that constraints ask for, and the values of those that are text."""
     counts: list[list[float]]
-    """For each combination of label and extra columns: its values, then its number of rows."""
+    """For each combination of label and extra columns: its values, then its number of rows.
+
+    They are those of all sites, or site by site if limits hold at every single site. A column of
+    numbers that is divided into bins has one value for each bin.
+    """
     dtype: str
     """The type of x."""
     test_rows: list[int]

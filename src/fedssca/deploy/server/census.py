@@ -30,6 +30,8 @@ def question(config: Config, run: str) -> Question:
         "seed": config.run.seed,
         "extra": config.problem.columns,
         "counted": config.problem.counts,
+        "bins": config.problem.bins,
+        "per_site": config.problem.counts_per_client,
         "holder": config.data.label_holder,
         "rules": asdict(encoding_rules(config.data)),
         "run": run,
@@ -79,7 +81,7 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question) -> Cens
         encoder=None if encoder is None else encoder.state(),
         scale=_one_scale(names, facts) if columns else _scale(facts),
         extra=extra,
-        counts=_counted([each for _, each in counting], labels, extra),
+        counts=_counted([each for _, each in counting], labels, extra, asked["per_site"]),
         dtype=first["dtype"],
         test_rows=labelled[0][1].get("test_rows", []),
         held=labelled[0][1]["held"],
@@ -195,16 +197,24 @@ def _one_scale(names: Sequence[str], facts: Sequence[Facts]) -> float:
 
 
 def _counted(
-    facts: Sequence[Facts], labels: Sequence[Any], extra: Mapping[str, Sequence[str] | None]
+    facts: Sequence[Facts],
+    labels: Sequence[Any],
+    extra: Mapping[str, Sequence[str] | None],
+    per_site: bool,
 ) -> list[list[float]]:
-    """Add the counts of all sites, with values replaced by their places among the kinds."""
-    total: dict[tuple[float, ...], int] = {}
+    """The counts of all sites, with values replaced by their places among the kinds.
+
+    They are added up, or listed site by site if limits hold at every single site.
+    """
     tables = [labels, *extra.values()]
-    for each in facts:
-        for *values, count in each.get("counts", []):
+    found: list[list[float]] = []
+    for some in [[each] for each in facts] if per_site else [facts]:
+        total: dict[tuple[float, ...], int] = {}
+        for *values, count in (row for each in some for row in each.get("counts", [])):
             key = tuple(
                 float(value) if table is None else float(list(table).index(value))
                 for value, table in zip(values, tables, strict=True)
             )
             total[key] = total.get(key, 0) + count
-    return [[*key, total[key]] for key in sorted(total)]
+        found += [[*key, total[key]] for key in sorted(total)]
+    return found

@@ -24,6 +24,7 @@ from fedssca.data.encode import (
 from fedssca.deploy.census import Census, Facts, Question
 from fedssca.deploy.site.raw_table import RawTable
 from fedssca.errors import UserError
+from fedssca.problem.constraints.cells import representatives
 
 __all__ = ["SiteRows", "digest"]
 
@@ -161,15 +162,29 @@ class SiteRows:
         return values if self._train is None else values[self._train]
 
     def _counts(self) -> list[list[Any]]:
-        """The number of training rows of each combination of label and extra columns."""
-        table = self._table
+        """The number of training rows of each combination of label and extra columns.
+
+        A column of numbers that is divided into bins has one value for each bin.
+        """
+        table, bins = self._table, self._asked["bins"]
         assert table.y is not None
-        columns = [table.y, *(_beside(table, n) for n in self._asked["extra"] if n in table.extra)]
+        beside = {
+            name: _beside(table, name) for name in self._asked["extra"] if name in table.extra
+        }
+        binned = {
+            name: representatives(values, bins[name])
+            for name, values in beside.items()
+            if name in bins and not is_text(values)
+        }
+        columns = [table.y, *(beside | binned).values()]
         parts = [np.unique(self._training(c), return_inverse=True) for c in columns]
         places = np.stack([inverse for _, inverse in parts])
         groups, counts = np.unique(places, axis=1, return_counts=True)
         if len(counts) > MOST_GROUPS:
-            raise UserError(f"{len(counts)} groups to count: a constraint's column has few values")
+            raise UserError(
+                f"{len(counts)} groups to count, at most {MOST_GROUPS}: give the constraint's "
+                "column of numbers bins = [...]"
+            )
         return [
             [*(parts[i][0][place].item() for i, place in enumerate(group)), int(count)]
             for group, count in zip(groups.T, counts, strict=True)

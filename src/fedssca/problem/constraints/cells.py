@@ -12,7 +12,7 @@ import numpy as np
 
 from fedssca.errors import UserError
 
-__all__ = ["Cell", "Mask", "cells_of", "checked_bins"]
+__all__ = ["Cell", "Mask", "cells_of", "checked_bins", "representatives"]
 
 Mask: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """(columns by name) -> which rows are meant."""
@@ -115,6 +115,16 @@ def checked_bins(what: str, edges: Sequence[float]) -> list[float]:
     if not ends or not np.isfinite(ends).all() or any(a >= b for a, b in pairwise(ends)):
         raise UserError(f"{what} = {list(edges)}: give numbers that increase, such as [25, 40, 60]")
     return ends
+
+
+def representatives(values: np.ndarray, edges: Sequence[float]) -> np.ndarray:
+    """For each number the smallest of its bin, and for the first bin the next below its end.
+
+    Counts of these numbers tell how many rows are in which bin, and nothing else of the rows.
+    """
+    ends = np.asarray(edges, np.float32)
+    starts = np.append(np.nextafter(ends[:1], np.float32(-np.inf)), ends)
+    return np.asarray(starts[np.searchsorted(ends, values.astype(np.float32), side="right")])
 
 
 def _both(a: Cell, b: Cell) -> Cell:
