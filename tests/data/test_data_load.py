@@ -85,7 +85,7 @@ def test_adult() -> None:
     assert data.train["sex"].sum() == 21790  # men
     assert set(data.train["race"]) == set(range(5))
     assert data.train["age"][0] == 39
-    assert "workclass=?" in data.features
+    assert data.features[1] == "workclass missing"  # "?" in the file
 
 
 ROW = "39, State-gov, 7, HS, 13, Never, Clerk, Not, White, {}, 2174, 0, 40, X, {}\n"
@@ -184,7 +184,7 @@ def test_unseen_category_is_all_zero(tmp_path: Path) -> None:
         ("a,y\n" + "".join(f"{i},{i}\n" for i in range(1001)), "1001 different labels"),
         (
             "a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(99)),
-            "no column is left .* a is an id",
+            "no column is left .* a is left out: it looks like an id",
         ),
         ("a,y\n" + "1e308,0\n-1e308,1\n" * 9, "'a' is too large"),
         ("a,y\n" + '"' + "z" * 140000, "cannot be read as CSV"),

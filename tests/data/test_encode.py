@@ -198,12 +198,12 @@ def test_columns_beside_x_are_places_among_their_kinds() -> None:
 
 def test_labels_are_places_among_the_classes() -> None:
     text, numbers = Encoder((), "y", ("<=50K", ">50K")), Encoder((), "y", (0, 2))
-    assert text.encode_labels(np.array([">50K.", "<=50K"])).tolist() == [1, 0]
-    assert numbers.encode_labels(np.array([2.0, 0.0])).tolist() == [1, 0]
+    assert text.encode_labels({"y": np.array([">50K.", "<=50K"])}).tolist() == [1, 0]
+    assert numbers.encode_labels({"y": np.array([2.0, 0.0])}).tolist() == [1, 0]
     with pytest.raises(UserError, match="row 2 has the label 'sick'; the classes are 0, 2"):
-        numbers.encode_labels(np.array(["2", "sick"]))
+        numbers.encode_labels({"y": np.array(["2", "sick"])})
     with pytest.raises(UserError, match="row 1 has no label"):
-        numbers.encode_labels(np.array([NAN]))
+        numbers.encode_labels({"y": np.array([NAN])})
 
 
 def test_the_saved_state_encodes_alike() -> None:
@@ -225,7 +225,9 @@ def test_sites_encode_as_the_simulator_does() -> None:
         "age": np.where(rng.random(40) < 0.1, NAN, rng.normal(50, 9, 40)),
         "town": rng.choice(["n", "s", ""], 40),
     }
-    raw = from_table("t", {**table, "y": np.arange(40) % 2 * 1.0}, "y", 0.25, 3, train_rows=30)
+    whole = {**table, "y": np.arange(40) % 2 * 1.0}
+    train, test = ({n: v[part] for n, v in whole.items()} for part in (slice(30), slice(30, 40)))
+    raw = from_table("t", train, "y", 0.25, 3, test=test)
     data = raw.encoded()
     parts = [{n: v[i:30:2] for n, v in table.items()} for i in range(2)]
     sites = fit(*parts)

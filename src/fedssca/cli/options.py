@@ -65,7 +65,10 @@ def read_config(file: Path | None, settings: list[str] | None) -> Config:
 
 def data_name(config: Config) -> str:
     """Return a short name of the data of a run, for the name of its folder."""
-    return Path(config.data.path).stem or config.data.name
+    data = config.data
+    if data.query:
+        return "query"
+    return Path(data.paths[0]).stem.strip("*?") or "files" if data.paths else data.name
 
 
 def timestamp() -> str:

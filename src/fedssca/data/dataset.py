@@ -64,6 +64,10 @@ class Dataset:
     """The class that rates are about, if the data set itself defines one."""
     encoder: Encoder | None = None
     """How raw rows become x and y; None if x is an array that is only scaled, such as images."""
+    owners: Array | None = None
+    """For each training row the number of its client, if clients have files of their own."""
+    blocks: tuple[Array, ...] | None = None
+    """The features of each party, if parties have files of their own."""
     notes: tuple[str, ...] = ()
     """What was decided about the columns and the user should know."""
 

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from fedssca.data.dataset import Array
-from fedssca.data.tables import PARQUET, read_arrays, read_parquet
+from fedssca.data.lines import Reading, read_lines
+from fedssca.data.tables import PARQUET, is_table, read_arrays, read_parquet
 from fedssca.errors import UserError
 
 __all__ = [
@@ -141,26 +142,27 @@ def open_with_ids(path: Path, column: str) -> TableWithIds:
     if not path.is_file():
         raise UserError(f"{path} is not there; name a .csv, .npz or .parquet file")
     kind = path.suffix.lower()
-    if kind == ".csv":
-        return _Csv(path, column)
     if kind in PARQUET:
         return _Parquet(path, column)
     if kind == ".npz":
         return _Npz(path, column)
+    if is_table(path):
+        return _Csv(path, column)
     raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv, .npz or .parquet")
 
 
-def id_cells(path: Path, column: str) -> list[str]:
-    """Return one column of a CSV or Parquet file as the text in the file: no digit is lost."""
+def id_cells(path: Path, column: str, reading: Reading | None = None) -> list[str]:
+    """Return one column of a text or Parquet file as the text in the file: no digit is lost."""
     if path.suffix.lower() in PARQUET:
         return _parquet_cells(read_parquet(path), path, column)
-    header, rows = _lines(path)
-    return _csv_cells(header, rows, path, column)
+    found = read_lines(path, reading or Reading())
+    return _csv_cells(found.header, found.rows(), path, column)
 
 
 class _Csv:
     def __init__(self, path: Path, column: str) -> None:
-        self._header, self._rows = _lines(path)
+        found = read_lines(path, Reading())
+        self._header, self._rows = found.header, found.rows()
         cells = _csv_cells(self._header, self._rows, path, column)
         self.parts = {"rows": canonical(cells, str(path))}
 
@@ -212,20 +214,6 @@ class _Npz:
         }
         with open(out, "wb") as file:
             np.savez(file, **arrays)
-
-
-def _lines(path: Path) -> tuple[list[str], list[list[str]]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            rows = list(filter(None, csv.reader(lines, skipinitialspace=True)))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} cannot be read as CSV text: {error}") from None
-    if len(rows) < 2:
-        raise UserError(f"{path} is empty; it should hold a header and rows of data")
-    for number, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            raise UserError(f"{path}, row {number}: {len(row)} cells for {len(rows[0])} columns")
-    return [name.strip() for name in rows[0]], rows[1:]
 
 
 def _csv_cells(header: list[str], rows: list[list[str]], path: Path, column: str) -> list[str]:

@@ -126,9 +126,7 @@ def _filled(row: list[str]) -> bool:
 
 def _separator(sample: Sequence[str]) -> str:
     """The character that divides the lines into the same number of cells, most often."""
-    lines = [line for line in sample if line.strip() and not line.startswith(("#", "|"))][
-        1:
-    ] or sample
+    lines = [line for line in sample if line.strip() and not line.startswith(("#", "|"))] or sample
     best, score = ",", (0.0, 0)
     for candidate in SEPARATORS:
         widths = [len(row) for row in _cells(lines, candidate) if row]

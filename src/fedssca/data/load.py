@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -12,47 +12,65 @@ import numpy as np
 from fedssca.data.arrays import aligned
 from fedssca.data.dataset import Dataset, check, from_arrays
 from fedssca.data.encode import EncodingRules
+from fedssca.data.encode.labels import label_column
+from fedssca.data.files import JoinedFiles, expanded, join_columns, stack_rows
+from fedssca.data.lines import Reading
 from fedssca.data.mapped import mapped
 from fedssca.data.named import NAMES, ready_made
 from fedssca.data.raw import RawData, from_table
-from fedssca.data.tables import PARQUET, Table, read_arrays, read_table
-from fedssca.errors import UserError
+from fedssca.data.sql import read_query
+from fedssca.data.tables import Table, is_table, read_arrays, read_table, table_name
+from fedssca.errors import UserError, nearest
 
 __all__ = ["NAMES", "DataSource", "load"]
-
-_LABELS = ("y", "label", "target", "class")
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """Where the rows of a run come from; the arguments of `load` explain the fields."""
+    """Where the rows of a run come from; `load` explains the fields."""
 
     name: str | None = None
-    path: str | None = None
+    path: str | Sequence[str] | None = None
     directory: Path | None = None
     label: str | None = None
     test_fraction: float = 0.2
     seed: int = 0
     keep: Sequence[str] = ()
+    test_path: str | None = None
+    id: str = ""
+    drop: Sequence[str] = ()
+    reading: Reading = field(default_factory=Reading)
+    database: str = ""
+    query: str = ""
+    split: str = "sample"
+    """Whether several files hold different rows ("sample") or columns ("feature")."""
 
     def read(self) -> RawData | Dataset:
         """Read the rows: raw columns that are not encoded yet, or arrays."""
-        if (self.name is None) == (self.path is None):
+        if (self.name is None) == (self.path is None) and not self.query:
             raise UserError(
                 f"give either data.name or data.path; got {self.name!r} and {self.path!r}"
             )
         if not 0 < self.test_fraction < 1:
             raise UserError(f"test_fraction is {self.test_fraction}; it should lie between 0 and 1")
-        if self.label is not None and self.path is None:
+        if self.label is not None and self.name is not None:
             raise UserError(
                 f"label {self.label!r} goes with data.path; {self.name} has its own label"
             )
         if self.name is not None:
             return ready_made(self.name, self.directory, self.test_fraction, self.seed, self.keep)
-        return self._file(Path(str(self.path)).expanduser())
+        if self.query:
+            table = read_query(self.database, self.query, self.reading, self.id)
+            return self._raw("query", JoinedFiles(table, None, {}))
+        return self._files()
 
-    def _file(self, path: Path) -> RawData | Dataset:
-        kind, rest = path.suffix.lower(), (self.test_fraction, self.seed, self.keep)
+    def _files(self) -> RawData | Dataset:
+        paths = expanded([self.path] if isinstance(self.path, str) else list(self.path or ()))
+        if len(paths) > 1 and self.split == "feature":
+            return self._raw(table_name(paths[0]), join_columns(paths, self.id, self.reading))
+        if len(paths) > 1:
+            return self._raw(table_name(paths[0]), stack_rows(paths, self.reading))
+        (path,) = paths
         if path.is_dir():
             return mapped(path, self.label or "y", self.keep)
         if not path.is_file():
@@ -60,45 +78,90 @@ class DataSource:
                 f"{path} is not there; data.path should name a .csv, .npz or .parquet file, or a "
                 "folder of .npy files"
             )
-        if kind == ".npz":
+        if path.suffix.lower() == ".npz":
             train, test = _npz(path, self.label or "y", self.keep)
             x = train["x"]
             scale = 1 / max(1, int(x.max(initial=0))) if x.dtype == np.uint8 else None
+            rest = (self.test_fraction, self.seed, self.keep)
             return from_arrays(path.stem, train, test, scale, *rest)
-        if kind not in (".csv", *PARQUET):
+        if not is_table(path):
             raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv, .npz or .parquet")
-        table = read_table(path)
-        named = [c for c in _LABELS if c in table] if self.label is None else [self.label]
-        if len(named) != 1 or named[0] not in table:
-            wanted = f"there is no column {self.label!r}"
-            what = "no label column is given" if self.label is None else wanted
-            raise UserError(f"{path}: {what}; set label to one of {', '.join(table)}")
-        return from_table(path.stem, table, named[0], *rest)
+        return self._raw(table_name(path), JoinedFiles(read_table(path, self.reading), None, {}))
+
+    def _raw(self, name: str, joined: JoinedFiles) -> RawData:
+        """The raw data of a table, without the columns that are dropped."""
+        for column in (*self.drop, *filter(None, [self.id])):
+            if column not in joined.table and not (joined.parties and column == self.id):
+                raise UserError(f"{name} has no column {column!r}; {nearest(column, joined.table)}")
+        table = self._without(joined.table)
+        label, _ = label_column(table, self.label, name)
+        test = None
+        if self.test_path:
+            paths = expanded([self.test_path])
+            held = stack_rows(paths, self.reading).table if len(paths) > 1 else None
+            test = self._without(held or read_table(paths[0], self.reading))
+        raw = from_table(
+            name, table, label, self.test_fraction, self.seed, self.keep, test, joined.owners
+        )
+        notes = (*raw.notes, *joined.notes)
+        return dataclasses.replace(
+            raw, reading=self.reading, parties=joined.parties, notes=notes, id=self.id
+        )
+
+    def _without(self, table: Table) -> Table:
+        away = {*self.drop, self.id}
+        return {column: cells for column, cells in table.items() if column not in away}
 
 
 def load(
-    name: str | None,
-    path: str | None = None,
+    name: str | None = None,
+    path: str | Sequence[str] | None = None,
     directory: Path | None = None,
     label: str | None = None,
     test_fraction: float = 0.2,
     seed: int = 0,
     keep: Sequence[str] = (),
+    *,
+    test_path: str | None = None,
+    id: str = "",
+    drop: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    missing: Sequence[str] = (),
     impute: str = "mean",
     most_categories: int = 50,
+    split: str = "sample",
 ) -> Dataset:
-    """Load a data set by `name` (adult, breast-cancer, credit, digits, fashion, mnist) or `path`.
+    r"""Load a data set by `name` (adult, breast-cancer, credit, digits, fashion, mnist) or `path`.
 
-    A path names a CSV file with a header, a Parquet file, an NPZ file with the arrays "x" and "y"
-    (and possibly "x_test" and "y_test"), or a folder of NPY files, which are read from disk
-    without a copy. `label` names the label column; labels become 0 .. L-1 in sorted order.
+    A path names a text file such as CSV (also .gz), a Parquet file, an NPZ file with the arrays "x"
+    and "y" (and possibly "x_test" and "y_test"), or a folder of NPY files, which are read from disk
+    without a copy. Several tables, as a list or as a pattern, hold different rows (`split` =
+    "sample") or different columns of the rows with the same `id` ("feature").
 
-    Without test rows of its own, `test_fraction` of each class is set aside by the seed. Columns
-    of numbers are standardised with the mean and deviation of the training rows, columns of text
-    become one-hot, and uint8 arrays stay as they are. The columns in `keep` are also kept as they
-    are, beside x and y.
+    `label` names the label column, or compares a column with a number ("num > 0"); labels become
+    0 .. L-1 in sorted order. The rows of `test_path` are for testing; without it, `test_fraction`
+    of each class is set aside by the seed. `columns` names the columns of a file without a header,
+    `drop` those to leave out, and `missing` cells that mean a missing value, beside the usual ones.
+
+    Columns of numbers are standardised with the mean and deviation of the training rows, columns of
+    text become one-hot with at most `most_categories` values, missing numbers are replaced as
+    `impute` says ("mean", "median" or "most_frequent") and marked, and uint8 arrays stay as they
+    are. The columns in `keep` are also kept as they are, beside x and y.
     """
-    source = DataSource(name, path, directory, label, test_fraction, seed, keep)
+    source = DataSource(
+        name=name,
+        path=path,
+        directory=directory,
+        label=label,
+        test_fraction=test_fraction,
+        seed=seed,
+        keep=keep,
+        test_path=test_path,
+        id=id,
+        drop=drop,
+        reading=Reading(tuple(missing), tuple(columns)),
+        split=split,
+    )
     return encoded(source.read(), EncodingRules(impute, most_categories))
 
 

@@ -73,9 +73,7 @@ def _from_folder(
                 fetch.verify(p, sums[p.name], fetch.digest(p))
         reading = Reading(columns=_ADULT)
         train, test = (read_csv(p, reading) for p in paths)
-        test["income"] = np.char.rstrip(test["income"].astype(str), ".")
-        both, n = {k: np.concatenate([train[k], test[k]]) for k in _ADULT}, len(train["income"])
-        data = from_table(name, both, "income", fraction, seed, ["sex", "race", *keep], n)
+        data = from_table(name, train, "income", fraction, seed, ["sex", "race", *keep], test)
         positive = data.labels.index(">50K")
         return dataclasses.replace(data, positive=positive, reading=reading)
     x, y, xt, yt = (

@@ -15,10 +15,19 @@ from fedssca.data.dataset import (
     columns_beside,
     in_train,
     numbered_labels,
+    stratified,
 )
-from fedssca.data.encode import EncodingRules, fit_encoder, summarise
+from fedssca.data.encode import (
+    Encoder,
+    EncodingRules,
+    fit_encoder,
+    is_text,
+    missing_cells,
+    summarise,
+)
+from fedssca.data.encode.labels import class_places, label_cells, label_column
 from fedssca.data.lines import Reading
-from fedssca.errors import UserError
+from fedssca.errors import UserError, nearest
 
 __all__ = ["RawData", "from_table"]
 
@@ -44,6 +53,12 @@ class RawData:
     """The class that rates are about, if the data set itself defines one."""
     reading: Reading = field(default_factory=Reading)
     """How further files with raw rows are read."""
+    id: str = ""
+    """The column that identified the rows; it is not in the table."""
+    owners: Array | None = None
+    """(N,) the client of each row, if clients have files of their own."""
+    parties: dict[str, int] = field(default_factory=dict)
+    """The party of each column, if parties have files of their own."""
     notes: tuple[str, ...] = ()
     """What was decided while reading and the user should know."""
 
@@ -76,8 +91,20 @@ class RawData:
             kinds=kinds,
             positive=self.positive,
             encoder=encoder,
+            owners=None if self.owners is None else self.owners[self.train],
+            blocks=self._blocks(encoder),
             notes=(*self.notes, *left_out),
         )
+
+    def _blocks(self, encoder: Encoder) -> tuple[Array, ...] | None:
+        """The features of each party, if parties have files of their own."""
+        if not self.parties:
+            return None
+        holders = np.repeat(
+            [self.parties[column.name] for column in encoder.columns],
+            [len(column.features) for column in encoder.columns],
+        )
+        return tuple(np.flatnonzero(holders == i) for i in range(1 + max(self.parties.values())))
 
 
 def from_table(
@@ -87,19 +114,74 @@ def from_table(
     fraction: float,
     seed: int,
     keep: Sequence[str] = (),
-    train_rows: int | None = None,
+    test: Mapping[str, Array] | None = None,
+    owners: Array | None = None,
 ) -> RawData:
     """Make raw data from the columns of a table, the label among them.
 
-    The first `train_rows` are for training; if None, `fraction` of each class is set aside for
-    testing.
+    Without `test` rows, `fraction` of each class is set aside for testing, at each of the `owners`
+    of the rows if they have several.
     """
-    raw = {column: cells for column, cells in table.items() if column != label}
+    _, column = label_column(table, label, name)
+    raw = {called: cells for called, cells in table.items() if called != column}
     check_keep(name, keep, list(raw))
     if not raw:
         raise UserError(
             f"{name}: no column is left beside the label {label!r}; features are needed"
         )
-    y, labels = numbered_labels(name, table[label])
-    train = np.arange(len(y)) < train_rows if train_rows else in_train(name, y, fraction, seed)
-    return RawData(name, raw, label, y, labels, train, tuple(keep))
+    y, labels = numbered_labels(name, label_cells(table, label, name))
+    if test is None:
+        return RawData(
+            name,
+            raw,
+            label,
+            y,
+            labels,
+            _in_train(name, y, fraction, seed, owners),
+            tuple(keep),
+            owners=owners,
+        )
+    where = f"{name}, test rows"
+    for called, cells in raw.items():
+        if called not in test:
+            raise UserError(f"{where}: column {called!r} is missing; {nearest(called, test)}")
+        here, there = is_text(cells), is_text(test[called])
+        empty = missing_cells(cells).all() or missing_cells(test[called]).all()
+        if here != there and not empty:
+            kinds = ("numbers", "text")
+            raise UserError(
+                f"{where}: column {called!r} is {kinds[there]} here and {kinds[here]} in the "
+                "training rows; write it alike"
+            )
+    held = class_places(labels, label_cells(test, label, where), where)
+    both = {c: _below(cells, test[c]) for c, cells in raw.items()}
+    train = np.arange(len(y) + len(held)) < len(y)
+    if owners is not None:
+        owners = np.concatenate([owners, np.zeros(len(held), owners.dtype)])
+    return RawData(
+        name, both, label, np.concatenate([y, held]), labels, train, tuple(keep), owners=owners
+    )
+
+
+def _in_train(name: str, y: Array, fraction: float, seed: int, owners: Array | None) -> Array:
+    """Mark the training rows; each owner sets aside its own, as sites do."""
+    if owners is None:
+        return in_train(name, y, fraction, seed)
+    train = np.ones(len(y), bool)
+    for owner in np.unique(owners):
+        own = owners == owner
+        train[own] = stratified(y[own], fraction, seed)
+    if train.all():
+        raise UserError(f"{name}: too few rows to set aside {fraction:g} of them for testing")
+    return train
+
+
+def _below(cells: Array, more: Array) -> Array:
+    """One column below another; an empty one takes the type of the other."""
+    if is_text(cells) == is_text(more):
+        return np.concatenate([cells, more])
+    if missing_cells(cells).all():
+        cells = np.full(len(cells), "" if is_text(more) else np.nan)
+    else:
+        more = np.full(len(more), "" if is_text(cells) else np.nan)
+    return np.concatenate([cells, more])

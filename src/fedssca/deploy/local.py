@@ -21,6 +21,7 @@ from fedssca.data.tables import write_csv
 from fedssca.deploy.engine import Engine, Kit
 from fedssca.deploy.processes import ending
 from fedssca.deploy.project import site_names
+from fedssca.errors import UserError
 from fedssca.run.build import data_source, encoding_rules, share_out
 from fedssca.run.config import Config
 from fedssca.run.schema import ProjectFile
@@ -89,6 +90,11 @@ def write_site_files(config: Config, sites: int, folder: Path) -> list[Path]:
     raw = data_source(config).read()
     dataset = encoded(raw, encoding_rules(config.data))
     clients = share_out(config.data, dataset, config.run.seed)
+    if clients.count != sites:
+        raise UserError(
+            f"data.path names {clients.count} files, one for each site, and {sites} sites are to "
+            f"start: set --sites {clients.count}"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for number, name in enumerate(site_names(sites)):

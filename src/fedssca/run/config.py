@@ -86,11 +86,18 @@ def embedded_default() -> str:
 
 def absolute(config: Config) -> Config:
     """The same run with absolute paths of its data, so that it can be resumed from any folder."""
-    path, folder = (
-        str(Path(place).expanduser().absolute()) if place else ""
-        for place in (config.data.path, config.data.dir)
-    )
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, path=path, dir=folder))
+
+    def full(place: str) -> str:
+        return str(Path(place).expanduser().absolute()) if place else ""
+
+    data = config.data
+    path = full(data.path) if isinstance(data.path, str) else [full(one) for one in data.path]
+    places: dict[str, Any] = {
+        "path": path,
+        "dir": full(data.dir),
+        "test_path": full(data.test_path),
+    }
+    return dataclasses.replace(config, data=dataclasses.replace(data, **places))
 
 
 def _assign(tree: dict[str, Any], setting: str) -> None:

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from fedssca.data.classes import Label, class_names
-from fedssca.data.encode.cells import Array, as_text, missing_cells
+from fedssca.data.encode.cells import Array, missing_cells
 from fedssca.data.encode.columns import CategoryEncoding, ColumnEncoding, encoding_from_state
 from fedssca.data.encode.fit import fitted, looks_like_id
+from fedssca.data.encode.labels import class_places, label_cells
 from fedssca.data.encode.summary import ColumnSummary, EncodingRules, joined
 from fedssca.data.lines import Reading
 from fedssca.errors import UserError, nearest
@@ -66,22 +67,9 @@ class Encoder:
                 raise UserError(f"{where}: {error}") from None
         return np.concatenate(blocks, axis=1)
 
-    def encode_labels(self, values: Array, where: str = "the rows") -> Array:
-        """The classes 0, 1, ... of raw labels.
-
-        A full stop at the end of a label is ignored if no class is called so: test files of some
-        archives have one.
-        """
-        places = {_plain(label): number for number, label in enumerate(self.labels)}
-        out = np.empty(len(values), np.int32)
-        for row, value in enumerate(as_text(values).tolist()):
-            place = places.get(value, places.get(value.lower(), places.get(value.rstrip("."))))
-            if place is None:
-                shown = ", ".join(map(str, self.labels[:10]))
-                what = f"has the label {value!r}" if value else "has no label"
-                raise UserError(f"{where}: row {row + 1} {what}; the classes are {shown}")
-            out[row] = place
-        return out
+    def encode_labels(self, table: Mapping[str, Array], where: str = "the rows") -> Array:
+        """The classes 0, 1, ... of a table's rows, from its label column."""
+        return class_places(self.labels, label_cells(table, self.label, where), where)
 
     def unseen(self, table: Mapping[str, Array]) -> dict[str, int]:
         """For each column of categories: how many cells hold a value that is no known category."""
@@ -140,14 +128,10 @@ def fit_encoder(
     for name, parts in summaries.items():
         whole = joined(name, parts)
         if name not in use and looks_like_id(name, whole):
-            left_out[name] = "an id: all its values are different"
+            left_out[name] = "it looks like an id, all its values are different"
         else:
             columns.append(fitted(name, whole, rules))
     if not columns:
-        away = "".join(f"; {name} is {why}" for name, why in left_out.items())
+        away = "".join(f"; {name} is left out: {why}" for name, why in left_out.items())
         raise UserError(f"no column is left beside the label; features are needed{away}")
     return Encoder(tuple(columns), label, class_names(labels), left_out, reading or Reading())
-
-
-def _plain(label: Label) -> str:
-    return str(label).lower() if isinstance(label, bool) else str(label)

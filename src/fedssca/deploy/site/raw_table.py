@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 import zlib
 from dataclasses import replace
@@ -12,7 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedssca.data.dataset import Array
+from fedssca.data.encode import as_text
+from fedssca.data.encode.labels import label_cells, label_column
 from fedssca.data.ids import as_cells, id_cells
+from fedssca.data.lines import Reading
+from fedssca.data.sql import read_query
 from fedssca.data.tables import read_table
 from fedssca.errors import UserError
 from fedssca.run.config import read, section
@@ -79,22 +82,23 @@ def read_raw_table(source: SiteFile, label: str) -> RawTable:
     """Read the rows of a site; `label` is the run's name for the label column."""
     if source.path.lower().endswith(".npz"):
         return _arrays(Path(source.path), source, label)
-    table = _query(source) if source.query else read_table(Path(source.path))
+    reading = Reading(tuple(source.missing), tuple(source.columns))
     where = source.path or "the query"
+    if source.query:
+        table = read_query(source.database, source.query, reading, source.id)
+    else:
+        table = read_table(Path(source.path), reading)
     for column in [*source.ignore, *filter(None, [source.id])]:
         if column not in table:
             raise UserError(f"{where} has no column {column!r}; it has {', '.join(table)}")
     ids = None
     if source.id:
-        cells = table.pop(source.id).tolist()
+        cells = as_text(table.pop(source.id)).tolist()
         if not source.query:  # numbers in the table have lost leading zeros and long tails
-            cells = id_cells(Path(source.path), source.id)
+            cells = id_cells(Path(source.path), source.id, reading)
         ids = np.array(cells, object)
     kept = {name: values for name, values in table.items() if name not in source.ignore}
-    name = source.label or label or "y"
-    if source.label and name not in kept:
-        raise UserError(f"{where} has no column {name!r}; it has {', '.join(kept)}")
-    y = kept.pop(name, None)
+    y = _label(kept, source.label, label, where)
     for column, values in kept.items():
         if values.dtype.kind == "f" and np.isinf(values).any():
             row = int(np.flatnonzero(np.isinf(values))[0])
@@ -113,6 +117,19 @@ def read_raw_table(source: SiteFile, label: str) -> RawTable:
             f"{source.test_path} and {where} differ in their columns: {odd}; both need the same"
         )
     return table_of_site._replace(test=test)
+
+
+def _label(kept: dict[str, Array], own: str, label: str, where: str) -> Array | None:
+    """Take the label out of the columns; None if the site has none."""
+    try:
+        name, column = label_column(kept, own or label or "y", where)
+    except UserError:
+        if own:
+            raise
+        return None
+    y = label_cells(kept, name, where)
+    del kept[column]
+    return y
 
 
 def _arrays(path: Path, source: SiteFile, label: str) -> RawTable:
@@ -154,54 +171,3 @@ def _ends(name: str, end: str) -> bool:
 
 def _numbered(width: int) -> tuple[str, ...]:
     return tuple(f"x{j}" for j in range(width))
-
-
-def _query(source: SiteFile) -> dict[str, Array]:
-    """Read the columns that the query returns from the site's own database."""
-    try:
-        import sqlalchemy
-    except ImportError:
-        raise UserError("a query needs SQLAlchemy: pip install 'fedssca[deploy]'") from None
-    url = source.database
-    if url.startswith("env:"):
-        url = os.environ.get(url.removeprefix("env:"), "")
-        if not url:
-            raise UserError(
-                f"database = {source.database!r}: that variable is not set; "
-                "export it before the site starts"
-            )
-    try:
-        engine = sqlalchemy.create_engine(url)
-        with engine.connect() as connection:
-            result = connection.execute(sqlalchemy.text(source.query))
-            names, rows = list(result.keys()), result.fetchall()
-        engine.dispose()
-    except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
-        # The driver's message may quote the URL and its password, so only its type is shown.
-        raise UserError(
-            f"the site's database did not answer the query ({type(error).__name__}): "
-            "try database and query in a SQL client"
-        ) from None
-    if not rows:
-        raise UserError("the query gave no rows: try it in a SQL client")
-    columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
-    return {name: _cells(name, values, name == source.id) for name, values in columns.items()}
-
-
-def _cells(name: str, values: list[Any], ids: bool) -> Array:
-    """A column of the query's result: numbers or text, or ids as text."""
-    if None in values:
-        raise UserError(
-            f"the query: column {name!r} is NULL in row {values.index(None) + 1}; "
-            "leave such rows out"
-        )
-    if ids:
-        return np.array([str(value) for value in values], object)
-    if all(isinstance(value, str) for value in values):
-        return np.array(values)
-    try:
-        return np.array([float(value) for value in values])
-    except (TypeError, ValueError):
-        raise UserError(
-            f"the query: column {name!r} is neither number nor text; cast or leave it out"
-        ) from None

@@ -117,7 +117,9 @@ def _stat(path: str) -> os.stat_result | None:
         return None
 
 
-SETTING = re.compile(r'^(name|path|rounds|max_rounds|clients|split) = ("[^"\n]*"|\d+)', re.M)
+SETTING = re.compile(
+    r'^(name|path|rounds|max_rounds|clients|split) = (?:\[\s*)?("[^"\n]*"|\d+)', re.M
+)
 SECTION = re.compile(r"^\[(data|algorithm)\]\n(.*?)(?=^\[|\Z)", re.M | re.S)
 
 

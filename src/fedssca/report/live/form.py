@@ -107,11 +107,14 @@ def field_of(key: str) -> str:
 def read_value(text: Any, field: FieldInfo) -> Any:
     """What was typed as a value of TOML: strings need no quotes, lists no brackets."""
     kind = _kind(field)
+    if kind == "text" and isinstance(text, str) and "," in text:
+        several = [part.strip() for part in text.split(",") if part.strip()]
+        return several if list in plain_types(field.annotation) else text
     if not isinstance(text, str) or kind in ("text", "choice"):
         return text
     text = text.strip()
-    several = kind == "list" or (kind == "numbers" and "," in text)
-    if several and text[:1] not in "[{":
+    listed = kind == "list" or (kind == "numbers" and "," in text)
+    if listed and text[:1] not in "[{":
         parts = [part.strip() for part in text.split(",") if part.strip()]
         return parts if field.annotation == list[str] else [_toml(part) for part in parts]
     value = _toml(text)
@@ -179,6 +182,8 @@ def _kind(field: FieldInfo) -> str:
     if words_of(field):
         return "number or word"
     plain = plain_types(field.annotation)
+    if str in plain:
+        return "text"
     if list in plain:
         return "list" if plain <= {list, dict} else "numbers"
     if len(plain) > 1:

@@ -20,7 +20,13 @@ from fedssca.problem.problem import Problem
 from fedssca.rounds.check import check_fit
 from fedssca.run.build.calibrate import calibrated, probing
 from fedssca.run.build.choose import in_cohorts, method_of
-from fedssca.run.build.data import data_source, encoding_rules, load_dataset, share_out
+from fedssca.run.build.data import (
+    data_source,
+    encoding_rules,
+    load_dataset,
+    reading_of,
+    share_out,
+)
 from fedssca.run.build.pose import model_of, problem_of
 from fedssca.run.build.runtime import RUNTIMES, Engine, engine_of
 from fedssca.run.config import Config
@@ -40,6 +46,7 @@ __all__ = [
     "plan",
     "probing",
     "problem_of",
+    "reading_of",
     "share_out",
 ]
 
@@ -70,6 +77,9 @@ def build(
     """
     dataset = dataset or load_dataset(config)
     clients = clients or share_out(config.data, dataset, config.run.seed)
+    if clients.count != config.data.clients:  # clients that have files of their own
+        own = dataclasses.replace(config.data, clients=clients.count)
+        config = dataclasses.replace(config, data=own)
     problem = problem_of(config, dataset, clients)
     config = calibrated(config, problem, clients, engine or engine_of(config))
     return _job(config, dataset, clients, problem)

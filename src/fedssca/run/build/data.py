@@ -7,10 +7,12 @@ from pathlib import Path
 
 from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample
 from fedssca.data.encode import EncodingRules
+from fedssca.data.lines import Reading
 from fedssca.data.load import DataSource, encoded
+from fedssca.data.split import by_owner
 from fedssca.run.schema import Config, DataSettings
 
-__all__ = ["data_source", "encoding_rules", "load_dataset", "share_out"]
+__all__ = ["data_source", "encoding_rules", "load_dataset", "reading_of", "share_out"]
 
 
 def load_dataset(config: Config) -> Dataset:
@@ -26,14 +28,26 @@ def data_source(config: Config) -> DataSource:
     data = config.data
     asked = list(dict.fromkeys([*data.keep, *config.problem.columns]))
     return DataSource(
-        name=None if data.path else data.name,
-        path=data.path or None,
+        name=None if data.own else data.name,
+        path=data.paths or None,
         directory=Path(data.dir) if data.dir else None,
         label=data.label or None,
         test_fraction=data.test_fraction,
         seed=config.run.seed,
-        keep=asked if data.path else data.keep,
+        keep=asked if data.own else data.keep,
+        test_path=data.test_path or None,
+        id=data.id,
+        drop=data.drop,
+        reading=reading_of(data),
+        database=data.database,
+        query=data.query,
+        split=data.split,
     )
+
+
+def reading_of(data: DataSettings) -> Reading:
+    """How the tables that a config names are read."""
+    return Reading(tuple(data.missing), tuple(data.columns))
 
 
 def encoding_rules(data: DataSettings) -> EncodingRules:
@@ -43,6 +57,11 @@ def encoding_rules(data: DataSettings) -> EncodingRules:
 
 def share_out(data: DataSettings, dataset: Dataset, seed: int) -> Rows | Columns:
     """The training rows (or their features) given out to clients, as the config says."""
+    holder = data.label_holder if data.label_holder >= 0 else None
+    if dataset.owners is not None and data.split == "sample":
+        return by_owner(dataset.train, dataset.owners)
+    if dataset.blocks is not None and data.split == "feature":
+        return Columns(dataset.train, dataset.blocks, holder, data.collection)
     sizes = [int(s) if s.is_integer() else s for s in data.sizes] or None
     if data.split == "sample":
         return by_sample(
@@ -60,6 +79,6 @@ def share_out(data: DataSettings, dataset: Dataset, seed: int) -> Rows | Columns
         "contiguous" if data.partition == "iid" else data.partition,
         seed=seed,
         sizes=sizes,
-        label_holder=data.label_holder if data.label_holder >= 0 else None,
+        label_holder=holder,
         collection=data.collection,
     )

@@ -1,12 +1,12 @@
 """The one schema of a run, of `site.toml` and of the project file."""
 
+from fedssca.run.schema.data import DataSettings
 from fedssca.run.schema.files import ProjectFile, SiteFile
 from fedssca.run.schema.privacy import PrivacySettings
 from fedssca.run.schema.problem import ConstraintSettings, ProblemSettings
 from fedssca.run.schema.sections import (
     AlgorithmSettings,
     Config,
-    DataSettings,
     DeploySettings,
     ModelSettings,
     RuleName,

@@ -39,7 +39,8 @@ class SiteFile:
     """The rows or columns that one site contributes; site.toml never leaves the site."""
 
     path: str = key(
-        "A .csv, .npz or .parquet file. A relative path starts at the folder of site.toml.",
+        "A text file such as .csv (also .gz), or an .npz or .parquet file. A relative path starts "
+        "at the folder of site.toml.",
         default="",
     )
     test_path: str = key(
@@ -60,6 +61,13 @@ class SiteFile:
         default="",
     )
     ignore: list[str] = key("Columns to leave out.", default=[])
+    columns: list[str] = key(
+        "The names of the columns of `path`, if it has no line with names.", default=[]
+    )
+    missing: list[str] = key(
+        "Cells that mean a missing value, beside empty cells, ?, NA, N/A, NaN and NULL.",
+        default=[],
+    )
     scale: Real = key(
         "The factor by which the array x of an NPZ file is multiplied. 0 means that numbers are "
         "standardised and bytes divided by their maximum.",

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from fedssca.run.schema.data import DataSettings
 from fedssca.run.schema.privacy import PrivacySettings
 from fedssca.run.schema.problem import ProblemSettings
 from fedssca.run.schema.types import (
@@ -31,7 +32,6 @@ from fedssca.run.schema.types import (
 __all__ = [
     "AlgorithmSettings",
     "Config",
-    "DataSettings",
     "DeploySettings",
     "ModelSettings",
     "RunSettings",
@@ -40,95 +40,11 @@ __all__ = [
 CALIBRATED = "calibrated"
 RATE, DUAL_RATE = StepSettings(0.3), StepSettings(1.0)
 
-DataName: TypeAlias = Literal["adult", "breast-cancer", "credit", "digits", "fashion", "mnist"]
 Activation: TypeAlias = Literal["relu", "sigmoid", "swish", "tanh"]
 RuleName: TypeAlias = Literal["corrected", "steered", "exact"]
 MethodName: TypeAlias = Literal[
     "ssca", "sgd", "momentum", "penalty", "primal-dual", "augmented", "switching"
 ]
-
-
-@dataclass(frozen=True, config=MODEL)
-class DataSettings:
-    """The rows, and how they are divided among the clients."""
-
-    name: DataName = key(
-        "A ready-made data set. digits and breast-cancer are installed with the package; mnist, "
-        "fashion and adult are downloaded by `fedssca data get`; the file of credit you download "
-        "yourself.",
-        default="digits",
-        basic=True,
-    )
-    path: str = key(
-        "Your own data in place of `name`: a CSV file with a header, NPZ (x, y), Parquet, or a "
-        "folder of NPY files. The folder holds x.npy, y.npy, x_test.npy and y_test.npy (x uint8, "
-        "or float32 near 1; y from 0 on), is read from disk as needed and may be larger than the "
-        "memory.",
-        default="",
-        basic=True,
-    )
-    dir: str = key("The folder with the files of a ready-made data set.", default="")
-    label: str = key(
-        "The label column of `path`. A column named y, label, target or class is found without it.",
-        default="",
-    )
-    keep: list[str] = key(
-        "Columns of `path` that are also kept unscaled under their names. The `column` of a "
-        "constraint is kept without being listed.",
-        default=[],
-    )
-    impute: Literal["mean", "median", "most_frequent"] = key(
-        "What replaces missing numbers: a statistic of the training rows. A further feature marks "
-        "the rows where a number was missing. Missing text is a category of its own.",
-        default="mean",
-    )
-    most_categories: Whole = key(
-        "The number of categories that a column of text has at most. If it has more values, the "
-        "most frequent ones are categories and all others are one category together.",
-        default=50,
-        ge=1,
-    )
-    test_fraction: Real = key(
-        "The share of rows held out for testing, if the data have no test set.",
-        default=0.2,
-        gt=0,
-        lt=1,
-    )
-    split: Literal["sample", "feature"] = key(
-        "What the clients hold: different rows (sample), or different columns of the same rows "
-        "(feature).",
-        default="sample",
-        basic=True,
-    )
-    clients: Whole = key("The number of clients.", default=10, ge=1, basic=True)
-    partition: Literal["iid", "contiguous", "dirichlet", "classes"] = key(
-        "How rows are divided: at random, in order, with skewed labels (dirichlet), or with few "
-        "classes per client. Columns are always divided in order, which iid stands for too.",
-        default="iid",
-        basic=True,
-    )
-    sizes: list[Positive] = key("Sizes of unequal clients, as counts or as fractions.", default=[])
-    concentration: Positive = key(
-        "How even the labels are with the partition dirichlet: 0.1 is skewed, 100 nearly even.",
-        default=0.5,
-    )
-    classes_per_client: Whole = key(
-        "The number of classes that each client holds with the partition classes.",
-        default=2,
-        ge=1,
-    )
-    label_holder: Whole = key(
-        "The number of the only party that knows the labels, if parties hold columns. With -1 all "
-        "parties know them.",
-        default=-1,
-        ge=-1,
-    )
-    collection: Literal["exchange", "open"] = key(
-        "How parties with columns work together. With exchange they send their hidden values h_i "
-        "to each other; with open they send h_i and its Jacobian to the server, which reveals "
-        "their columns.",
-        default="exchange",
-    )
 
 
 @dataclass(frozen=True, config=MODEL)

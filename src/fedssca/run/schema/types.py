@@ -25,6 +25,7 @@ __all__ = [
     "Positive",
     "Real",
     "StepSettings",
+    "TextOrTexts",
     "Whole",
     "WholeOrAuto",
     "invalid",
@@ -75,6 +76,12 @@ Bins: TypeAlias = Annotated[
     Discriminator(lambda value: "<table>" if isinstance(value, Mapping) else "<list>"),
 ]
 """Numbers that increase, or a table with such a list for each column."""
+
+TextOrTexts: TypeAlias = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[list[str], Tag("<list>"), Field(min_length=1)],
+    Discriminator(lambda value: "<list>" if isinstance(value, list | tuple) else "<text>"),
+]
+"""Text, or a list of texts."""
 
 WholeOrAuto: TypeAlias = Annotated[
     Annotated[int, Strict(), Field(ge=1, le=LARGEST), Tag("<number>")]

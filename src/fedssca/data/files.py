@@ -1,0 +1,129 @@
+"""Several tables that make one: files with different rows, or with different columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from glob import glob, has_magic
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fedssca.data.encode.cells import Array, is_text, missing_cells
+from fedssca.data.ids import canonical, id_cells
+from fedssca.data.lines import Reading
+from fedssca.data.tables import Table, is_table, read_table
+from fedssca.errors import UserError, nearest
+
+__all__ = ["JoinedFiles", "expanded", "join_columns", "stack_rows"]
+
+
+class JoinedFiles(NamedTuple):
+    """One table from several files, and which file holds what."""
+
+    table: Table
+    owners: Array | None
+    """For each row the number of its file, if the files hold rows."""
+    parties: dict[str, int]
+    """For each column the number of its file, if the files hold columns."""
+    notes: tuple[str, ...] = ()
+
+
+def expanded(paths: Sequence[str]) -> list[Path]:
+    """The files that paths and patterns such as sites/*.csv name; those of a pattern are sorted."""
+    found: list[Path] = []
+    for each in paths:
+        place = Path(each).expanduser()
+        if place.exists() or not has_magic(str(place)):
+            found.append(place)
+            continue
+        matching = sorted(glob(str(place), recursive=True))
+        if not matching:
+            raise UserError(f"no file matches data.path = {each!r}")
+        found += map(Path, matching)
+    for place in found if len(found) > 1 else []:
+        if not is_table(place):
+            raise UserError(f"{place}: several files must be tables, such as .csv or .parquet")
+        if found.count(place) > 1:
+            raise UserError(f"{place} is named twice in data.path")
+    return found
+
+
+def stack_rows(paths: Sequence[Path], reading: Reading) -> JoinedFiles:
+    """Put the rows of several files below each other; their columns may be in any order."""
+    tables = [read_table(path, reading) for path in paths]
+    names = list(tables[0])
+    for path, table in zip(paths, tables, strict=True):
+        odd = sorted(set(names) ^ set(table))
+        if odd:
+            has, lacks = (path, paths[0]) if odd[0] in table else (paths[0], path)
+            raise UserError(
+                f"{has} has the column {odd[0]!r} and {lacks} has not; files with rows need the "
+                "same columns: drop it, or rename it"
+            )
+    owners = np.repeat(np.arange(len(paths), dtype=np.int32), [_rows(table) for table in tables])
+    table = {name: _stacked(name, [t[name] for t in tables], paths) for name in names}
+    return JoinedFiles(table, owners, {})
+
+
+def join_columns(paths: Sequence[Path], id_column: str, reading: Reading) -> JoinedFiles:
+    """Put the columns of several files beside each other, for the rows whose ids all files have.
+
+    The rows are in the order of the first file. A column that several files have is called "x.1",
+    "x.2", ... by the number of its file.
+    """
+    if not id_column:
+        raise UserError("files with different columns are joined by an id: set data.id to it")
+    tables = [read_table(path, reading) for path in paths]
+    ids: list[list[str]] = []
+    for path, table in zip(paths, tables, strict=True):
+        if id_column not in table:
+            raise UserError(f"{path} has no column {id_column!r}; {nearest(id_column, table)}")
+        ids.append(canonical(id_cells(path, id_column, reading), str(path)))
+    common = set(ids[0]).intersection(*ids[1:])
+    if not common:
+        raise UserError(
+            f"no id of column {id_column!r} is in all of {', '.join(p.name for p in paths)}; are "
+            "they written alike?"
+        )
+    wanted = [name for name in ids[0] if name in common]
+    joined: Table = {}
+    parties: dict[str, int] = {}
+    for number, (own, held) in enumerate(zip(tables, ids, strict=True)):
+        places = {name: row for row, name in enumerate(held)}
+        rows = np.array([places[name] for name in wanted])
+        for name, cells in own.items():
+            if name == id_column:
+                continue
+            shared = sum(name in other for other in tables) > 1
+            called = f"{name}.{number + 1}" if shared else name
+            joined[called], parties[called] = cells[rows], number
+    away = [
+        f"{path.name} leaves out {len(held) - len(common)}"
+        for path, held in zip(paths, ids, strict=True)
+        if len(held) > len(common)
+    ]
+    note = f"{len(common)} rows are in all files; {', '.join(away)}"
+    return JoinedFiles(joined, None, parties, (note,) if away else ())
+
+
+def _rows(table: Table) -> int:
+    return len(next(iter(table.values())))
+
+
+def _stacked(name: str, parts: Sequence[Array], paths: Sequence[Path]) -> Array:
+    """One column below another; an empty one fits text and numbers."""
+    full = {
+        is_text(part): path
+        for part, path in zip(parts, paths, strict=True)
+        if not missing_cells(part).all()
+    }
+    if len(full) > 1:
+        raise UserError(
+            f"column {name!r} is text in {full[True]} and numbers in {full[False]}; write it alike"
+        )
+    text = next(iter(full), False)
+    blank = "" if text else np.nan
+    return np.concatenate(
+        [part if is_text(part) == text else np.full(len(part), blank) for part in parts]
+    )

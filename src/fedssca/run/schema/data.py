@@ -1,0 +1,141 @@
+"""The section `[data]` of a run."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from pydantic import model_validator
+from pydantic.dataclasses import dataclass
+
+from fedssca.run.schema.types import MODEL, Positive, Real, TextOrTexts, Whole, invalid, key
+
+__all__ = ["DataSettings"]
+
+DataName: TypeAlias = Literal["adult", "breast-cancer", "credit", "digits", "fashion", "mnist"]
+
+
+@dataclass(frozen=True, config=MODEL)
+class DataSettings:
+    """The rows, and how they are divided among the clients."""
+
+    name: DataName = key(
+        "A ready-made data set. digits and breast-cancer are installed with the package; mnist, "
+        "fashion and adult are downloaded by `fedssca data get`; the file of credit you download "
+        "yourself.",
+        default="digits",
+        basic=True,
+    )
+    path: TextOrTexts = key(
+        "Your own data in place of `name`: a text file such as CSV (also .gz), Parquet, NPZ (x, "
+        "y), or a folder of NPY files. Several tables, as a list or a pattern such as sites/*.csv, "
+        "are one client each: with its own rows, or with its own columns of the rows that share "
+        "an `id`. The folder holds x.npy, y.npy, x_test.npy and y_test.npy (x uint8, or float32 "
+        "near 1; y from 0 on), is read from disk as needed and may be larger than the memory.",
+        default="",
+        basic=True,
+    )
+    test_path: str = key(
+        "A table like `path` with the test rows. Without it `test_fraction` of the rows are set "
+        "aside.",
+        default="",
+    )
+    database: str = key(
+        "A SQLAlchemy URL to be used in place of a file, or env:NAME to read the URL from an "
+        "environment variable.",
+        default="",
+    )
+    query: str = key("The SQL query that gives the rows of the database.", default="")
+    dir: str = key("The folder with the files of a ready-made data set.", default="")
+    label: str = key(
+        "The label column of `path`, or a comparison such as num > 0, whose two outcomes are the "
+        "classes. A column named y, label, target or class is found without it.",
+        default="",
+    )
+    id: str = key(
+        "The column that identifies the rows of `path`. It is not a feature; files that hold "
+        "different columns are joined by it.",
+        default="",
+    )
+    drop: list[str] = key("Columns of `path` to leave out.", default=[])
+    columns: list[str] = key(
+        "The names of the columns of `path`, if it has no line with names.", default=[]
+    )
+    missing: list[str] = key(
+        "Cells that mean a missing value, beside empty cells, ?, NA, N/A, NaN and NULL.",
+        default=[],
+    )
+    keep: list[str] = key(
+        "Columns of `path` that are also kept unscaled under their names. The `column` of a "
+        "constraint is kept without being listed.",
+        default=[],
+    )
+    impute: Literal["mean", "median", "most_frequent"] = key(
+        "What replaces missing numbers: a statistic of the training rows. A further feature marks "
+        "the rows where a number was missing. Missing text is a category of its own.",
+        default="mean",
+    )
+    most_categories: Whole = key(
+        "The number of categories that a column of text has at most. If it has more values, the "
+        "most frequent ones are categories and all others are one category together.",
+        default=50,
+        ge=1,
+    )
+    test_fraction: Real = key(
+        "The share of rows held out for testing, if the data have no test set.",
+        default=0.2,
+        gt=0,
+        lt=1,
+    )
+    split: Literal["sample", "feature"] = key(
+        "What the clients hold: different rows (sample), or different columns of the same rows "
+        "(feature).",
+        default="sample",
+        basic=True,
+    )
+    clients: Whole = key("The number of clients.", default=10, ge=1, basic=True)
+    partition: Literal["iid", "contiguous", "dirichlet", "classes"] = key(
+        "How rows are divided: at random, in order, with skewed labels (dirichlet), or with few "
+        "classes per client. Columns are always divided in order, which iid stands for too.",
+        default="iid",
+        basic=True,
+    )
+    sizes: list[Positive] = key("Sizes of unequal clients, as counts or as fractions.", default=[])
+    concentration: Positive = key(
+        "How even the labels are with the partition dirichlet: 0.1 is skewed, 100 nearly even.",
+        default=0.5,
+    )
+    classes_per_client: Whole = key(
+        "The number of classes that each client holds with the partition classes.",
+        default=2,
+        ge=1,
+    )
+    label_holder: Whole = key(
+        "The number of the only party that knows the labels, if parties hold columns. With -1 all "
+        "parties know them.",
+        default=-1,
+        ge=-1,
+    )
+    collection: Literal["exchange", "open"] = key(
+        "How parties with columns work together. With exchange they send their hidden values h_i "
+        "to each other; with open they send h_i and its Jacobian to the server, which reveals "
+        "their columns.",
+        default="exchange",
+    )
+
+    @property
+    def paths(self) -> list[str]:
+        """The files or patterns of `path`, in their order."""
+        return [self.path] if isinstance(self.path, str) and self.path else list(self.path)
+
+    @property
+    def own(self) -> bool:
+        """Whether the rows are the user's own, and not those of a ready-made data set."""
+        return bool(self.path or self.query)
+
+    @model_validator(mode="after")
+    def _names_one_source(self) -> DataSettings:
+        if self.path and self.query:
+            raise invalid("give either path, or database and query", "query")
+        if bool(self.query) != bool(self.database):
+            raise invalid("database and query go together: give both, or path", "query")
+        return self

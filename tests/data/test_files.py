@@ -1,0 +1,143 @@
+"""Data of a user from files: several of them, test files, ids, labels that are comparisons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedssca.data import Columns, Rows, load
+from fedssca.data.encode.labels import class_places, label_cells
+from fedssca.errors import UserError
+from fedssca.run.build import load_dataset, share_out
+from fedssca.run.config import parse
+
+
+def write(folder: Path, name: str, header: str, rows: list[str]) -> str:
+    (folder / name).write_text("\n".join([header, *rows]) + "\n")
+    return str(folder / name)
+
+
+def hospital(number: int, rows: int) -> list[str]:
+    return [f"{20 + i + number},{'ns'[i % 2]},{i % 2}" for i in range(rows)]
+
+
+def test_one_client_per_file(tmp_path: Path) -> None:
+    write(tmp_path, "b.csv", "age,town,y", hospital(1, 20))
+    write(
+        tmp_path,
+        "a.csv",
+        "y,age,town",
+        [",".join(r.split(",")[i] for i in (2, 0, 1)) for r in hospital(0, 10)],
+    )
+    config = parse("", [f"data.path={tmp_path}/*.csv", "data.test_fraction=0.2"])
+    dataset = load_dataset(config)
+    clients = share_out(config.data, dataset, 0)
+    assert isinstance(clients, Rows)
+    assert clients.sizes == (8, 16)  # each file sets aside a share of each class
+    assert dataset.features == ("age", "town=n", "town=s")
+    assert dataset.encoder is not None
+    age = dataset.encoder.columns[0]
+    raw = clients.client(0)["x"][:, 0] * age.deviation + age.mean  # type: ignore[attr-defined]
+    assert set(np.rint(raw)) <= set(range(20, 30))
+
+
+def test_files_that_do_not_fit(tmp_path: Path) -> None:
+    a = write(tmp_path, "a.csv", "age,town,y", hospital(0, 10))
+    b = write(tmp_path, "b.csv", "age,city,y", hospital(0, 10))
+    with pytest.raises(UserError, match=r"b\.csv has the column 'city' and .*a\.csv has not"):
+        load(path=[a, b])
+    c = write(
+        tmp_path, "c.csv", "age,town,y", [f"old,{r.split(',', 1)[1]}" for r in hospital(0, 10)]
+    )
+    with pytest.raises(UserError, match=r"'age' is text in .*c\.csv and numbers in .*a\.csv"):
+        load(path=[a, c])
+    with pytest.raises(UserError, match="no file matches"):
+        load(path=f"{tmp_path}/*.tsv")
+    with pytest.raises(UserError, match="is named twice"):
+        load(path=[a, a])
+    d = write(tmp_path, "d.csv", "age,town,y", [f",{r.split(',', 1)[1]}" for r in hospital(0, 10)])
+    assert load(path=[a, d]).features == ("age", "age missing", "town=n", "town=s")
+
+
+def test_one_party_per_file(tmp_path: Path) -> None:
+    """Rows are joined by id, in any order; those that not all parties have are left out."""
+    bank = write(tmp_path, "bank.csv", "id,x,y", [f"{i},{i % 7},{i % 2}" for i in range(30)])
+    shop = write(
+        tmp_path, "shop.csv", "id,x,kind", [f"{i},{10 * i},{'ab'[i % 2]}" for i in range(39, 9, -1)]
+    )
+    config = parse("", [f'data.path=["{bank}", "{shop}"]', "data.split=feature", "data.id=id"])
+    with pytest.warns(
+        UserWarning, match=r"20 rows are in all files; bank\.csv leaves out 10, shop"
+    ):
+        dataset = load_dataset(config)
+    assert dataset.features == ("x.1", "x.2", "kind=a", "kind=b")
+    clients = share_out(config.data, dataset, 0)
+    assert isinstance(clients, Columns)
+    assert [block.tolist() for block in clients.blocks] == [[0], [1, 2, 3]]
+    x, y = dataset.train["x"], dataset.train["y"]
+    assert np.array_equal(x[:, 3] == 1, y == 1)  # odd ids have kind b and label 1
+    with pytest.raises(UserError, match=r"set data\.id"):
+        load(path=[bank, shop], split="feature")
+    with pytest.raises(UserError, match="has no column 'key'"):
+        load(path=[bank, shop], split="feature", id="key")
+    other = write(tmp_path, "other.csv", "id,z", [f"p{i},1" for i in range(9)])
+    with pytest.raises(UserError, match="no id of column 'id' is in all of"):
+        load(path=[bank, other], split="feature", id="id")
+
+
+def test_a_test_file(tmp_path: Path) -> None:
+    train = write(
+        tmp_path,
+        "a.data",
+        "age,town,y",
+        [f"{i},{'ns'[i % 2]},{['<=50K', '>50K'][i % 2]}" for i in range(40)],
+    )
+    test = write(tmp_path, "a.test", "town,age,y", ["n,5,>50K.", "w,?,<=50K."])
+    data = load(path=train, test_path=test)
+    assert data.test["y"].tolist() == [1, 0]
+    assert data.test["x"][1].tolist() == [0, 0, 0]  # the mean, and an unseen category
+    assert len(data.train["y"]) == 40
+    odd = write(tmp_path, "odd.csv", "town,age,y", ["n,5,1", "w,6,0"])
+    with pytest.raises(
+        UserError, match="test rows: row 1 has the label '1'; the classes are <=50K"
+    ):
+        load(path=train, test_path=odd)
+    lacking = write(tmp_path, "lacking.csv", "city,age,y", ["n,5,>50K"])
+    with pytest.raises(UserError, match="test rows: column 'town' is missing"):
+        load(path=train, test_path=lacking)
+    text = write(tmp_path, "text.csv", "town,age,y", ["n,old,>50K"])
+    with pytest.raises(UserError, match="column 'age' is text here and numbers in the training"):
+        load(path=train, test_path=text)
+
+
+def test_ids_and_dropped_columns_are_no_features(tmp_path: Path) -> None:
+    rows = [f"{100 - i},{i % 9},u{i},{i % 5},{i % 2}" for i in range(60)]
+    path = write(tmp_path, "t.csv", "ID,a,user,b,y", rows)
+    data = load(path=path)
+    assert data.features == ("a", "b")
+    assert data.notes == (
+        "column 'ID' is left out: it looks like an id, all its values are different",
+        "column 'user' is left out: it looks like an id, all its values are different",
+    )
+    assert load(path=path, id="ID", drop=["user", "b"]).features == ("a",)
+    assert load(path=path, id="ID", drop=["user", "b"]).notes == ()
+    assert load(path=path, keep=["ID"]).features == ("ID", "a", "b")
+    with pytest.raises(UserError, match="no column 'c'; known are ID, a"):
+        load(path=path, drop=["c"])
+
+
+def test_a_label_may_compare_a_column_with_a_number(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.csv", "a,num", [f"{i % 9},{i % 5}" for i in range(50)])
+    data = load(path=path, label="num > 0")
+    assert data.labels == ("num <= 0", "num > 0")
+    assert data.features == ("a",)
+    assert data.train["y"].mean() == pytest.approx(0.8)
+    table = {"num": np.array([0.0, 2.0, np.nan]), "t": np.array(["a", "b", "c"])}
+    assert label_cells(table, "num >= 2", "here").tolist() == ["num < 2", "num >= 2", ""]
+    with pytest.raises(UserError, match="compares text with a number"):
+        label_cells(table, "t > 2", "here")
+    with pytest.raises(UserError, match="there is no column 'n > 2'"):
+        label_cells(table, "n > 2", "here")
+    assert class_places(data.labels, np.array(["num > 0"]), "here").tolist() == [1]
