@@ -182,7 +182,7 @@ def _kind(field: FieldInfo) -> str:
     if words_of(field):
         return "number or word"
     plain = plain_types(field.annotation)
-    if str in plain:
+    if plain == {str, list}:
         return "text"
     if list in plain:
         return "list" if plain <= {list, dict} else "numbers"
