@@ -99,6 +99,7 @@ def classifier(
     sizes: Sequence[int] | None = None,
     groups: np.ndarray | None = None,
     column: str | None = None,
+    titles: Sequence[str] = (),
 ) -> Problem:
     """min loss + l2 |w|^2 (or, objective "norm", min |w|^2) subject to `constraints`.
 
@@ -106,7 +107,8 @@ def classifier(
     rows of the clients (`clients.sizes`). "worst_group" minimises the largest loss of a group of
     rows with the same value in `column`; `groups` are its values in the training data. Both add
     l2 |w|^2, and the prices of the constraints `worst_...` are the weights of the clients or groups
-    in the worst mixture.
+    in the worst mixture. `titles` are the names of the clients, or of the values 0, 1, ... of the
+    column, for results.
 
     `features` are the columns of each party, if parties hold columns. The layout of w is that of
     the whole network in both cases.
@@ -128,7 +130,7 @@ def classifier(
         objective,
         l2,
         None if features is None else split,
-        parts=worst_parts(objective, sizes, groups, column),
+        parts=worst_parts(objective, sizes, groups, column, titles),
         level=_chance(model, *unravel(start)),
     )
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from fedssca.data.classes import Label, class_names
+from fedssca.data.classes import class_names
 from fedssca.data.split import Rows, by_sample
 from fedssca.errors import UserError
 from fedssca.problem.constraints import (
@@ -108,14 +108,15 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = Rows.of(coded) if y is None else by_sample(coded[0], clients, seed=self.seed)
         self.classes_ = classes
         self.n_features_in_ = int(rows.columns["x"].shape[1])
-        limits = _limits(self.constraints, rows, class_names(classes), kinds)
+        known = TrainingRows(rows.beside(), class_names(classes), rows.sizes, None, kinds)
+        limits = _limits(self.constraints, rows, known)
         problem = classifier(
             self._network(),
             limits,
             objective=self.objective,
             l2=self.l2,
             seed=self.seed,
-            **parts_from_config(self.objective, self.column, rows.beside(), rows.sizes),
+            **parts_from_config(self.objective, self.column, known),
         )
         batch = min(self.batch, *rows.sizes)
         self.result_ = self._train(problem, rows, batch)
@@ -313,20 +314,13 @@ def _without_text(
     ], kinds
 
 
-def _limits(
-    constraints: Any,
-    rows: Rows,
-    classes: tuple[Label, ...],
-    kinds: Mapping[str, Sequence[str]],
-) -> list[Constraint]:
+def _limits(constraints: Any, rows: Rows, known: TrainingRows) -> list[Constraint]:
     """Return the constraints from any nesting of lists, mappings and functions of the columns."""
-    columns = {**rows.columns, "client": rows.owners(), "classes": np.array(classes)}
-    made = _flat(
-        constraints, columns, TrainingRows(rows.beside(), classes, rows.sizes, None, kinds)
-    )
+    columns = {**rows.columns, "client": rows.owners(), "classes": np.array(known.classes)}
+    made = _flat(constraints, columns, known)
     for constraint in made:
         if constraint.assumed:
-            target_class(f"constraint {constraint.name!r}", None, classes)
+            target_class(f"constraint {constraint.name!r}", None, known.classes)
     return made
 
 

@@ -91,18 +91,15 @@ def from_config(
     return MAKERS[kind](limit, **settings)
 
 
-def parts_from_config(
-    objective: str,
-    column: str | None,
-    train: Mapping[str, np.ndarray],
-    client_sizes: tuple[int, ...] | None,
-) -> dict[str, Any]:
+def parts_from_config(objective: str, column: str | None, rows: TrainingRows) -> dict[str, Any]:
     """What `worst_parts` needs to know of the clients or of the groups in `column`."""
     what = f"objective {objective!r}"
     if objective == "worst_client":
-        return {"sizes": _sizes(what, client_sizes, 'the objective "worst_group"')}
+        sizes = _sizes(what, rows.sizes, 'the objective "worst_group"')
+        return {"sizes": sizes, "titles": rows.clients}
     if objective == "worst_group":
-        return {"groups": _column(what, column, train), "column": column}
+        groups = _column(what, column, rows.columns)
+        return {"groups": groups, "column": column, "titles": rows.kinds.get(column or "", ())}
     return {}
 
 

@@ -9,7 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.problem.constraints.base import Constraint, client_losses, part_loss
+from fedssca.problem.constraints.base import (
+    Constraint,
+    Rates,
+    ScoreTerm,
+    client_losses,
+    part_loss,
+)
+from fedssca.problem.limits import Bound
 from fedssca.problem.problem import Batch
 
 __all__ = ["MOST_GROUPS", "worst_parts"]
@@ -23,17 +30,20 @@ def worst_parts(
     sizes: Sequence[int] | None = None,
     groups: np.ndarray | None = None,
     column: str | None = None,
+    titles: Sequence[str] = (),
 ) -> list[Constraint]:
     """The loss F_i of every client or group, as constraints F_i <= 0 for `minimise_worst`.
 
     F_i is the mean over all rows of (N / N_i) 1[row in part i] loss. Other objectives give none.
+    `titles` are the names of the clients, or of the values 0, 1, ... of the column.
     """
     if objective == "worst_client":
         if sizes is None:
             raise UserError('objective "worst_client" needs sizes: give sizes=clients.sizes')
         losses = client_losses(f"objective {objective!r}", sizes)
+        called = titles or [f"client {i}" for i in range(len(sizes))]
         return [
-            Constraint(f"worst_client_{i}", {f"worst[client {i}]": (1.0, term)}, 0.0, rates)
+            _part(f"client_{i}", f"client {i}", called[i], term, rates, client=i)
             for i, (term, rates) in enumerate(losses)
         ]
     if objective == "worst_group":
@@ -42,11 +52,18 @@ def worst_parts(
                 'objective "worst_group" needs column=<name> and groups=<its values in the '
                 "training data>"
             )
-        return _groups(np.asarray(groups), column)
+        return _groups(np.asarray(groups), column, titles)
     return []
 
 
-def _groups(groups: np.ndarray, column: str) -> list[Constraint]:
+def _part(
+    name: str, key: str, title: str, term: ScoreTerm, rates: Rates, client: int | None = None
+) -> Constraint:
+    bound = Bound(f"worst_{name}", high=0.0, title=f"loss, {title}", client=client)
+    return Constraint(bound.quantity, {f"worst[{key}]": (1.0, term)}, 0.0, rates, bound=bound)
+
+
+def _groups(groups: np.ndarray, column: str, titles: Sequence[str]) -> list[Constraint]:
     values, counts = np.unique(groups, return_counts=True)
     if not 2 <= len(values) <= MOST_GROUPS:
         raise UserError(
@@ -60,6 +77,7 @@ def _groups(groups: np.ndarray, column: str) -> list[Constraint]:
 
         term, rates = part_loss(own, len(groups) / count)
         name = f"{column}_{value:g}"
-        return Constraint(f"worst_{name}", {f"worst[{name}]": (1.0, term)}, 0.0, rates)
+        word = titles[int(value)] if titles else f"{value:g}"
+        return _part(name, name, f"{column} = {word}", term, rates)
 
     return [one(value, int(count)) for value, count in zip(values, counts, strict=True)]

@@ -10,15 +10,15 @@ import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.problem.constraints import (
-    Constraint,
     TrainingRows,
     from_config,
     parts_from_config,
 )
+from fedssca.problem.constraints.cells import cells_of
 from fedssca.problem.constraints.worst import MOST_GROUPS
 from fedssca.problem.models import classifier, linear, mlp
 from fedssca.problem.problem import Part, Problem
-from fedssca.run.schema import Config, ConstraintSettings
+from fedssca.run.schema import Config
 
 __all__ = ["model_of", "problem_of"]
 
@@ -31,31 +31,38 @@ def problem_of(
 ) -> Problem:
     """The problem that a config names; `features`: for parties with these columns in any case."""
     blocks = clients.blocks if isinstance(clients, Columns) else None
-    posed, sizes = config.problem, clients.sizes if isinstance(clients, Rows) else None
+    posed, rows = config.problem, _rows(dataset, clients)
     made = classifier(
         model_of(config, dataset),
-        [c for entry in posed.constraint for c in _limits(entry, dataset, clients)],
+        [
+            made
+            for entry in posed.constraint
+            for made in from_config(entry.kind, entry.limit, entry.options, rows)
+        ],
         objective=posed.objective,
         l2=posed.l2,
         features=blocks if features is None else features,
         seed=config.run.seed,
-        **parts_from_config(posed.objective, posed.column, clients.beside(), sizes),
+        **parts_from_config(posed.objective, posed.column, rows),
     )
-    columns = clients.beside()
-    return replace(
-        made,
-        parts=tuple(part for name in posed.columns for part in _parts(name, columns[name])),
-    )
+    return replace(made, parts=_parts(config, rows))
 
 
-def _parts(column: str, values: np.ndarray) -> list[Part]:
-    """The groups of rows with the same value in a column; none if it has too many values."""
-
-    def one(value: Any) -> Part:
-        return Part(column, f"{value:g}", lambda batch: batch[column] == value)
-
-    found = np.unique(values)
-    return [one(value) for value in found] if len(found) <= MOST_GROUPS else []
+def _parts(config: Config, rows: TrainingRows) -> tuple[Part, ...]:
+    """The groups of rows that the objective and the limits speak of; not if they are too many."""
+    posed = config.problem
+    used: list[tuple[list[str], dict[str, list[float]]]] = []
+    if posed.column:
+        used.append(([posed.column], {}))
+    used += [(entry.grouped, entry.edges) for entry in posed.constraint if entry.grouped]
+    made: dict[tuple[str, str], Part] = {}
+    for names, bins in used:
+        own = {name: rows.columns[name] for name in names}
+        cells = cells_of("per_group", own, rows.kinds, bins)
+        for cell in cells if len(cells) <= MOST_GROUPS else ():
+            heading = ", ".join(names)
+            made[heading, cell.short] = Part(heading, cell.short, cell.own)
+    return tuple(made.values())
 
 
 def model_of(config: Config, dataset: Dataset) -> Any:
@@ -69,11 +76,8 @@ def model_of(config: Config, dataset: Dataset) -> Any:
     return table[model.name]()
 
 
-def _limits(
-    entry: ConstraintSettings, dataset: Dataset, clients: Rows | Columns
-) -> list[Constraint]:
+def _rows(dataset: Dataset, clients: Rows | Columns) -> TrainingRows:
     sizes, names = (clients.sizes, clients.names) if isinstance(clients, Rows) else (None, ())
-    rows = TrainingRows(
+    return TrainingRows(
         clients.beside(), dataset.labels, sizes, dataset.positive, dataset.kinds, names
     )
-    return from_config(entry.kind, entry.limit, entry.options, rows)
