@@ -55,11 +55,17 @@ class Diverged(UserError):
     """Training produced a value that is not finite."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error line about an unknown name: the nearest known one, or all of them."""
+def nearest(name: str, known: Iterable[str], *, also_all: bool = False) -> str:
+    """The end of an error line about an unknown name: the nearest known one, or all of them.
+
+    With `also_all` all known names follow the nearest one.
+    """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+    everything = f"known are {', '.join(names)}"
+    if not near:
+        return everything
+    return f"did you mean {near[0]!r}?" + (f" {everything}" if also_all else "")
 
 
 def save_error(message: str, key: str = "") -> None:

@@ -184,6 +184,21 @@ def test_other_numbers_that_make_no_sense(setting: str, said: str) -> None:
     assert str(caught.value).startswith(setting.replace("=", " = ") + ": ")
 
 
+def test_the_names_that_people_know() -> None:
+    named = [parse("", [f"algorithm.name={name}"]).algorithm for name in ("fedavg", "fedprox")]
+    assert [(each.local_steps, each.mu) for each in named] == [(5, 0.01), (5, 0.01)]
+    assert (
+        parse("", ["algorithm.name=fedavg", "algorithm.local_steps=1"]).algorithm.local_steps == 1
+    )
+    assert parse("", ["algorithm.name=fedsgd"]).algorithm.local_steps == 1
+    again = parse(render(parse("", ["algorithm.name=fedprox", "algorithm.mu=0.5"])))
+    assert (again.algorithm.name, again.algorithm.mu) == ("fedprox", 0.5)
+    with pytest.raises(ConfigError, match="fedsgd takes one step per round"):
+        parse("", ["algorithm.name=fedsgd", "algorithm.local_steps=3"])
+    with pytest.raises(ConfigError, match=r"did you mean 'fedsgd'\? known are augmented, fedavg"):
+        parse("", ["algorithm.name=fedadagrad"])
+
+
 def test_read_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no\.toml: No such file"):
         read(tmp_path / "no.toml")

@@ -2,13 +2,17 @@
 
     FedSGD            one step with the batch of every client
     FedAvg, PR-SGD    E local steps of batch B, then the average of the local models
-    momentum SGD      the same with v <- beta v + g; the momentum restarts in every round
+    FedProx           the same on F_i(w) + mu/2 |w - w(t)|^2, which keeps clients near w(t)
+    momentum SGD      FedAvg with v <- beta v + g; the momentum restarts in every round
+
+Sources: McMahan et al. (FedSGD, FedAvg); Li et al. 2020, Algorithm 2 (FedProx).
 
 Parties that hold columns take one step per round on their own block.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -32,19 +36,30 @@ __all__ = ["sgd", "sgd_change"]
 
 
 def sgd(
-    problem: Problem, *, batch: int, rate: Schedule, steps: int = 1, momentum: float = 0.0
+    problem: Problem,
+    *,
+    batch: int,
+    rate: Schedule,
+    steps: int = 1,
+    momentum: float = 0.0,
+    mu: float = 0.0,
 ) -> Algorithm:
     """Local SGD: every client takes `steps` steps v <- momentum v + grad F_i, w <- w - rate(t) v.
 
-    It sends N_i / N (w_i - w(t)); the server adds the sum to w(t). With one step this is FedSGD.
+    With `mu` the gradient is that of F_i + mu/2 |w - w(t)|^2, that is grad F_i + mu (w - w(t)). A
+    client sends N_i / N (w_i - w(t)); the server adds the sum to w(t). With one step this is
+    FedSGD.
     """
     if problem.constraints or not problem.combine[0].any():
         raise UserError(
-            "sgd knows no constraints and needs a sampled objective: use algorithm 'ssca', or set "
-            'problem.objective = "loss" and remove the constraints'
+            "sgd, fedsgd, fedavg, fedprox and momentum know no constraints and need a sampled "
+            "objective: use algorithm 'ssca', or set problem.objective = \"loss\" and remove the "
+            "constraints"
         )
     if not 0 <= momentum < 1:
         raise UserError(f"momentum = {momentum}: it must lie in [0, 1)")
+    if not (math.isfinite(mu) and mu >= 0):
+        raise UserError(f"mu = {mu}: it must not be negative")
     if steps < 1:
         raise UserError(f"local_steps = {steps}: it must be at least 1")
     row, known = problem.combine[0], float(problem.known[0])
@@ -59,7 +74,8 @@ def sgd(
 
         def step(carry: tuple[Array, Array], local: Batch) -> tuple[tuple[Array, Array], None]:
             w, v = carry
-            v = momentum * v + jax.grad(loss)(w, local)
+            slope = jax.grad(loss)(w, local)
+            v = momentum * v + (slope + mu * (w - request.w) if mu else slope)
             return (w - lr * v, v), None
 
         begin = (request.w, jnp.zeros_like(request.w))
@@ -75,7 +91,7 @@ def sgd(
         return state._replace(round=state.round + 1, w=w)
 
     return Algorithm(
-        "momentum" if momentum else "sgd",
+        "fedprox" if mu else "momentum" if momentum else "sgd",
         batch,
         steps,
         lambda w: start(problem, w, ()),
@@ -86,7 +102,12 @@ def sgd(
 
 
 def sgd_change(
-    problem: Problem, *, rate: Schedule, steps: int = 1, momentum: float = 0.0
+    problem: Problem,
+    *,
+    rate: Schedule,
+    steps: int = 1,
+    momentum: float = 0.0,
+    mu: float = 0.0,
 ) -> Callable[[Request], LocalChange]:
     """How the change of w that a client of `sgd` sends carries a gradient taken in all steps.
 
@@ -100,7 +121,7 @@ def sgd_change(
 
         def again(_: Array, at: tuple[Array, Array]) -> tuple[Array, Array]:
             w, v = at
-            v = momentum * v + slope + 2 * known * w
+            v = momentum * v + slope + 2 * known * w + mu * (w - here)
             return w - lr * v, v
 
         (stays, unit), _ = jax.lax.fori_loop(0, steps, again, (here, jnp.zeros_like(here)))

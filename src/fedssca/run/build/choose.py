@@ -88,11 +88,12 @@ def method_of(config: Config, problem: Problem) -> Method:
             warm=given.warm, rise=given.rise, cool=given.cool, horizon=chosen.most_rounds
         )
 
-    def local(momentum: float) -> Method:
+    def local(momentum: float = 0.0, mu: float = 0.0) -> Method:
         steps: dict[str, Any] = {
             "rate": schedule(chosen.rate, "rate", float("inf")),
             "steps": chosen.local_steps,
             "momentum": momentum,
+            "mu": mu,
         }
         made = sgd(problem, batch=chosen.batch, **steps)
         return Method(made, sgd_change(problem, **steps))
@@ -130,7 +131,10 @@ def method_of(config: Config, problem: Problem) -> Method:
 
     table: dict[str, Callable[[], Method]] = {
         "ssca": sscas,
-        "sgd": lambda: local(0.0),
+        "sgd": local,
+        "fedsgd": local,
+        "fedavg": local,
+        "fedprox": lambda: local(mu=chosen.mu),
         "momentum": lambda: local(chosen.momentum),
         "penalty": lambda: Method(quadratic_penalty(problem, **shared(), penalty=most)),
         "primal-dual": lambda: Method(primal_dual(problem, **ascent())),

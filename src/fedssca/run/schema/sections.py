@@ -6,10 +6,12 @@ Error lines, the form of the web page, `docs/config.md` and the JSON Schema come
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
+from pydantic_core import ArgsKwargs
 
 from fedssca.run.schema.data import DataSettings
 from fedssca.run.schema.privacy import PrivacySettings
@@ -43,8 +45,21 @@ RATE, DUAL_RATE = StepSettings(0.3), StepSettings(1.0)
 Activation: TypeAlias = Literal["relu", "sigmoid", "swish", "tanh"]
 RuleName: TypeAlias = Literal["corrected", "steered", "exact"]
 MethodName: TypeAlias = Literal[
-    "ssca", "sgd", "momentum", "penalty", "primal-dual", "augmented", "switching"
+    "ssca",
+    "fedavg",
+    "fedprox",
+    "fedsgd",
+    "sgd",
+    "momentum",
+    "penalty",
+    "primal-dual",
+    "augmented",
+    "switching",
 ]
+FIXED_RATE = ("fedavg", "fedprox", "fedsgd", "sgd", "momentum")
+"""The methods that follow the gradients of the loss with the learning rate `rate`."""
+SEVERAL_STEPS = {"fedavg": 5, "fedprox": 5}
+"""The methods that are known for their local steps, and how many they take if not told."""
 
 
 @dataclass(frozen=True, config=MODEL)
@@ -66,9 +81,10 @@ class AlgorithmSettings:
     """The training method and its step sizes."""
 
     name: MethodName = key(
-        "The method. ssca handles problems with and without constraints; sgd and momentum know no "
-        "constraints; penalty, primal-dual, augmented and switching are for comparison and need "
-        "some.",
+        "The method. ssca handles problems with and without constraints. fedsgd, fedavg, fedprox, "
+        "sgd and momentum know no constraints; penalty, primal-dual, augmented and switching are "
+        "for comparison and need some. fedavg is sgd with local_steps = 5 unless set otherwise, "
+        "fedprox the same with the proximal term mu, fedsgd is sgd with one step per round.",
         default="ssca",
         basic=True,
     )
@@ -81,7 +97,8 @@ class AlgorithmSettings:
     )
     local_steps: Whole = key(
         "The number of steps E of batch B that a client takes per round. More than one step is "
-        "possible with ssca (with constraints: steered multipliers), sgd and momentum.",
+        "possible with ssca (with constraints: steered multipliers), fedavg, fedprox, sgd and "
+        "momentum. Unless it is set, fedavg and fedprox take 5.",
         default=1,
         ge=1,
     )
@@ -145,7 +162,7 @@ class AlgorithmSettings:
         default="first-order",
     )
     rate: Annotated[StepSettings, step(RATE)] = key(
-        "The learning rate of sgd, momentum and the methods for comparison, written like rho.",
+        "The learning rate of all methods but ssca, written like rho.",
         default=RATE,
     )
     momentum: Real = key(
@@ -153,6 +170,12 @@ class AlgorithmSettings:
         default=0.1,
         ge=0,
         lt=1,
+    )
+    mu: Real = key(
+        "The weight mu of the proximal term mu/2 |w - w(t)|^2, which keeps the local steps of "
+        "fedprox near the server's model w(t).",
+        default=0.01,
+        ge=0,
     )
     dual_rate: Annotated[StepSettings, step(DUAL_RATE)] = key(
         "The step size of the multipliers of primal-dual and augmented, written like rho.",
@@ -164,6 +187,29 @@ class AlgorithmSettings:
     tolerance: Real = key(
         "The violation up to which switching still lowers the objective.", default=0.0
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _several_steps(cls, given: Any) -> Any:
+        """Methods that are known for their local steps take several unless told otherwise."""
+        called = isinstance(given, ArgsKwargs)
+        keys = (given.kwargs or {}) if called else given
+        name = keys.get("name") if isinstance(keys, Mapping) else None
+        if not isinstance(name, str) or name not in SEVERAL_STEPS or "local_steps" in keys:
+            return given
+        more = {**keys, "local_steps": SEVERAL_STEPS[name]}
+        return ArgsKwargs(given.args, more) if called else more
+
+    @model_validator(mode="after")
+    def _one_step_of_fedsgd(self) -> AlgorithmSettings:
+        """FedSGD is the method with one step per round."""
+        if self.name == "fedsgd" and self.local_steps > 1:
+            raise invalid(
+                "fedsgd takes one step per round: use fedavg, or leave local_steps out",
+                "local_steps",
+                self.local_steps,
+            )
+        return self
 
     @property
     def most_rounds(self) -> int:
@@ -267,6 +313,6 @@ class Config:
                 f"the {chosen.local_steps} local steps of a round are as long as the number of "
                 "rounds says"
             )
-        if chosen.name in ("sgd", "momentum") and chosen.rate.cool:
+        if chosen.name in FIXED_RATE and chosen.rate.cool:
             return "a rate that falls to 0 over the last rounds depends on their number"
         return ""

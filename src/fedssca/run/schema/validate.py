@@ -197,7 +197,8 @@ def _line(kind: Any, error: dict[str, Any]) -> tuple[str, str]:
     if said == "literal_error" and words:
         said = "int_type"
     if said == "literal_error":
-        return key, f"{key} = {wrong!r} is unknown: {nearest(str(wrong), choices_of(field))}"
+        known = nearest(str(wrong), choices_of(field), also_all=True)
+        return key, f"{key} = {wrong!r} is unknown: {known}"
     if said == "float_type" and isinstance(wrong, int) and not isinstance(wrong, bool):
         said = "finite_number"  # a whole number that no float can hold
     if said in EXPECTED:
