@@ -1,5 +1,5 @@
 """The command line: one file per command.
 
-What commands share is in `main` (the program), `commands` (the table of commands), `options`,
-`progress` and `results` (printing).
+What commands share is in `main` (the program), `commands` (the table of commands), `options`
+and `results` (printing).
 """

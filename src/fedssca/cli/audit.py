@@ -20,8 +20,8 @@ from fedssca.cli.options import (
     read_config,
     timestamp,
 )
-from fedssca.cli.progress import ProgressLine
 from fedssca.errors import UserError
+from fedssca.run.progress import ProgressLine
 from fedssca.system import starting_up
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from fedssca.cli.options import Json, Quiet, new_app, progress_console
-from fedssca.cli.progress import ProgressLine
 from fedssca.errors import UserError, nearest
+from fedssca.run.progress import ProgressLine
 from fedssca.system import on_signal, starting_up
 
 __all__ = ["app"]

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fedssca.cli.options import Json, Quiet, new_app, progress_console
-from fedssca.cli.progress import ProgressLine
 from fedssca.errors import UserError, nearest
+from fedssca.run.progress import ProgressLine
 
 __all__ = ["app"]
 

@@ -21,8 +21,8 @@ from fedssca.cli.options import (
     read_config,
     timestamp,
 )
-from fedssca.cli.progress import ProgressLine, row_numbers
 from fedssca.errors import UserError
+from fedssca.run.progress import ProgressLine
 from fedssca.run.schema import ProjectFile
 from fedssca.run.schema.validate import default_of
 from fedssca.system import starting_up
@@ -289,7 +289,7 @@ def _follow(
 
             def show(row: dict[str, Any], live: Sequence[str]) -> None:
                 sites = f"{len(live)}/{len(run.sites)} sites"
-                line.update(row["round"], row_numbers(row, sites))
+                line.show_row(row, sites)
 
             result = follow(session, run, folder, resume, Follower(show, line.warn), wait)
     except KeyboardInterrupt:

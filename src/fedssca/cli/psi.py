@@ -14,8 +14,8 @@ import typer
 from rich.console import Console
 
 from fedssca.cli.options import Json, Quiet, new_app, progress_console
-from fedssca.cli.progress import ProgressLine
 from fedssca.errors import UserError
+from fedssca.run.progress import ProgressLine
 from fedssca.system import starting_up
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from fedssca.cli.options import Json, Quiet, new_app, progress_console
-from fedssca.cli.progress import ProgressLine
 from fedssca.errors import UserError
+from fedssca.run.progress import ProgressLine
 from fedssca.system import starting_up
 
 __all__ = ["app"]

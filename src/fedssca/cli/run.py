@@ -24,8 +24,8 @@ from fedssca.cli.options import (
     read_config,
     timestamp,
 )
-from fedssca.cli.progress import ProgressLine, row_numbers
 from fedssca.errors import UserError
+from fedssca.run.progress import ProgressLine
 from fedssca.system import starting_up
 
 if TYPE_CHECKING:
@@ -149,6 +149,6 @@ def _train(
 
         def show(row: dict[str, Any]) -> None:
             export(row)
-            line.update(row["round"], row_numbers(row))
+            line.show_row(row)
 
         return execute(config, folder, resume=resume, more=more, on_row=show)

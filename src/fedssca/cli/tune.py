@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedssca.cli.options import Json, Quiet, Settings, new_app, progress_console, read_config
-from fedssca.cli.progress import ProgressLine
+from fedssca.run.progress import ProgressLine
 from fedssca.system import starting_up
 
 __all__ = ["app"]

@@ -49,7 +49,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     keeps the constraints, with "loss" the smallest loss + `l2` |w|^2. "worst_client" takes the
     largest loss of a client instead, "worst_group" that of a group of rows with the same value in
     `column`, one of the clients' further columns. Step sizes are found from the data. With `rounds`
-    "auto" it trains until it has converged, for at most `max_rounds` rounds.
+    "auto" it trains until it has converged, for at most `max_rounds` rounds. `verbose` shows a
+    progress line.
     Features are used as they are: scale them first, with the same numbers for all clients.
 
     After `fit` there are `result_` (a `fedssca.Result`), `feasible_` (whether all constraints hold
@@ -75,6 +76,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed: int = 0,
         column: str | None = None,
         max_rounds: int = 10_000,
+        verbose: bool = False,
     ) -> None:
         self.model = model
         self.hidden = hidden
@@ -86,6 +88,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
         self.column = column
         self.max_rounds = max_rounds
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, clients: int = 5) -> FederatedClassifier:
         """Train with `fit(parties)` or with `fit(X, y, clients)`.
@@ -137,6 +140,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         def train(rounds: int, begin: Checkpoint | None, earlier: Sequence[Any]) -> Result:
             more: Any = {"evaluate_every": every, "resume": begin, "earlier": earlier}
+            more["progress"] = self.verbose
             return simulate(problem, rows, made(rounds), rounds, self.seed, **more)
 
         return (until_converged if self.rounds == AUTO else for_rounds)(train, most)

@@ -26,6 +26,7 @@ from fedssca.rounds.loop import Runtime, run
 from fedssca.rounds.perturb import Perturbation
 from fedssca.rounds.streaming import Streaming
 from fedssca.run.conclude import conclude, last_steps
+from fedssca.run.progress import showing_rounds
 from fedssca.run.result import Result
 from fedssca.run.safeguard import Safeguard
 
@@ -66,6 +67,7 @@ def simulate(
     on_row: Callable[[Row], None] | None = None,
     checkpoint_every: int = 0,
     on_checkpoint: Callable[[Checkpoint], None] | None = None,
+    progress: bool | None = None,
 ) -> Result:
     """Train for `rounds` rounds: T - 1 updates, as the paper counts them.
 
@@ -76,6 +78,7 @@ def simulate(
     `bytes_of` the function that tells the bytes of a round. `probes` messages were spent on
     calibration and are counted. `resume` continues from a checkpoint whose rows were `earlier`.
     `on_row` and `on_checkpoint` are called with every row and checkpoint as soon as it is there.
+    `progress` shows a progress line on stderr; None: if that is a terminal.
 
     `Streams` are evaluated on their held-out rows and have a `runtime` of their own. Nothing is
     drawn, so the seed does not matter. A stream cannot be rewound: `resume` continues with the rows
@@ -116,8 +119,7 @@ def simulate(
                 return verdict
             rows.append(row)
             points.see(state.w, rows[-1])
-            if on_row:
-                on_row(rows[-1])
+            tell(rows[-1])
         due = checkpoint_every and (done % checkpoint_every == 0 or done == last or over)
         if on_checkpoint and due:
             spent = time.perf_counter() - begun
@@ -128,7 +130,8 @@ def simulate(
     stops = chosen.union(range(0, last, checkpoint_every) if checkpoint_every else ())
     first_stop = 0 if resume is None else first + 1
     ahead = sorted(stop for stop in stops if first_stop <= stop <= last)
-    state = safeguard.end(run(engine, at.state, ahead, observe))
+    with showing_rounds(rounds, progress, on_row) as tell:
+        state = safeguard.end(run(engine, at.state, ahead, observe))
     chosen_by = None if ledger else points
     steps = 0 if stream or ledger else last_steps(algorithm, problem, parties, state)
     thresholds = biases(problem, parties) if chosen_by and problem.stepwise else None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 from contextlib import suppress
 
+import pytest
 from rich.console import Console
 
-from fedssca.cli.progress import ProgressLine, row_numbers
+from fedssca.run.progress import ProgressLine, row_numbers, showing_rounds
 
 
 def console(terminal: bool = False) -> Console:
@@ -75,6 +76,30 @@ def test_total_and_name_may_change_and_long_names_are_cut() -> None:
 
 def test_numbers_of_a_row() -> None:
     row = {"round": 30, "seconds": 2.0, "objective": 1.23456, "constraints": [0.1, -0.2, 3.0]}
-    assert row_numbers(row) == "F_0 1.235  F_m +0.100 -0.200  15 rounds/s"
-    row |= {"constraints": [], "epsilon": 0.5, "round": 0, "seconds": 0.0}
-    assert row_numbers(row, "2/3 sites") == "F_0 1.235  ε 0.5  2/3 sites  0.0 rounds/s"
+    assert row_numbers(row) == "objective 1.235  limits broken by 3.000"
+    assert row_numbers(row | {"constraints": [-0.2, -0.1]}).endswith("limits kept by 0.100")
+    assert row_numbers(row | {"constraints": [], "epsilon": 0.5}) == "objective 1.235  ε 0.5"
+
+
+def test_the_time_to_compile_is_no_part_of_the_speed() -> None:
+    used = console(terminal=True)
+    with ProgressLine(used, "run", 100) as line:
+        for at, seconds in ((0, 3.0), (10, 9.0), (20, 9.5), (50, 11.0)):
+            row = {"round": at, "seconds": seconds, "objective": 1.0, "constraints": []}
+            line.show_row(row, "2/3 sites")
+    assert "2/3 sites  20 rounds/s" in text_of(used)  # 40 rounds in the 2 seconds after round 10
+    assert "1.1 rounds/s" not in text_of(used)
+
+
+@pytest.mark.parametrize(("show", "terminal", "seen"), [(None, False, False), (True, False, True)])
+def test_simulate_shows_a_line_if_it_is_wanted(
+    show: bool | None, terminal: bool, seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, stderr = [], io.StringIO()
+    monkeypatch.setattr(stderr, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr("sys.stderr", stderr)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with showing_rounds(11, show, heard.append) as tell:
+        tell({"round": 10, "seconds": 1.0, "objective": 1.0, "constraints": []})
+    assert [row["round"] for row in heard] == [10]
+    assert ("10/10" in stderr.getvalue()) == seen
