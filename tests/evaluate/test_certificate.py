@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from fedssca.evaluate.certificate import (
     TRIALS,
     BestPoints,
     certify,
-    explain,
     feasible,
     refine,
     restore,
@@ -191,58 +189,6 @@ def test_prices_that_fit_the_gradients_come_first() -> None:
     assert (entry["method"], entry["feasible"]) == (7.0, False)
     assert entry["multiplier"] == pytest.approx(2 / 3)
     assert entry["margin"] == pytest.approx(-0.11)
-
-
-# Explanations ------------------------------------------------------------------------------------
-
-
-def told(p: Problem, *curves: Callable[[float], float], rounds: int = 400) -> list[str]:
-    """What is said after a run whose constraints (limits subtracted) went along these curves."""
-    rows = [
-        {"round": t, "objective": 1.0, "constraints": [curve(t) for curve in curves]}
-        for t in range(0, rounds + 1, 10)
-    ]
-    kept = BestPoints()
-    for row in rows:
-        kept.see(jnp.zeros(1), row)
-    assert kept.best is None
-    return explain(p, rows, kept.least[1])
-
-
-def test_a_limit_below_what_is_attainable() -> None:
-    (line,) = told(toy(0.2), lambda t: 0.35 + 2 * np.exp(-t / 5))
-    assert line.startswith("error: 0.55 is over its limit 0.2 by 0.35")
-    assert line.endswith("it has levelled off: 0.55 looks attainable here")
-
-
-def test_a_run_that_is_too_short() -> None:
-    (line,) = told(toy(0.2), lambda t: 0.1 * np.log(900 / max(t, 1)))  # meets it at 900
-    assert line.startswith("error: 0.2811 is over its limit 0.2 by 0.08109")
-    assert "it falls slowly: between 0.16" in line  # the limit lies in the range that is given
-
-
-def test_a_run_that_meets_its_limit_soon() -> None:
-    (line,) = told(toy(0.2), lambda t: 60 / max(t, 1) - 0.12)  # meets it at 500
-    assert "it is still falling: about" in line
-
-
-def test_a_slow_fall_is_not_stretched_beyond_ten_times_the_run() -> None:
-    (line,) = told(toy(0.2), lambda t: 1 + 0.01 * np.log(400 / max(t, 1)))
-    assert "it falls slowly: between 1.18" in line
-    assert "and 1.2 looks attainable in ten times the rounds" in line
-
-
-def test_limits_that_fight() -> None:
-    lines = told(toy(0.2, 1.0), lambda t: 0.3 - t / 400, lambda t: t / 400 - 0.1)
-    assert [line.split(":")[0] for line in lines[:2]] == ["error", "size"]
-    assert all("never together with the other limits" in line for line in lines[:2])
-    assert lines[2] == "the limits pull against each other (error, size): relax one of them"
-
-
-@pytest.mark.parametrize("rounds", [0, 10, 30])
-def test_too_few_rounds_to_say(rounds: int) -> None:
-    (line,) = told(toy(0.2), lambda t: 1.0 - t / 1000, rounds=rounds)
-    assert "too few rounds were evaluated to say what is attainable: train longer" in line
 
 
 # Runs --------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Does the model keep its limits? Which model to return, the proof, and what to say when it fails.
+"""Does the model keep its limits? Which model to return, the proof, and what is not finished.
 
 Evaluated rounds are judged on the full training data. The best feasible point seen is kept; at the
 end a forward-only search along two lines spends what room is left (or wins back what is missing):
@@ -23,7 +23,6 @@ __all__ = [
     "BestPoints",
     "certify",
     "early",
-    "explain",
     "feasible",
     "no_better_than_constant",
     "refine",
@@ -158,7 +157,8 @@ def certify(
     objective = float(row["objective"])
     scale = max(abs(objective), 0.1 * abs(objective - (objective if began is None else began)))
     here = optimality(balanced(problem, evaluator.gradients(w)), scale, values, length)
-    prices, why = judge_prices(here, multipliers, found.multipliers)
+    titles = [bound.title or bound.quantity for bound in problem.bounds]
+    prices, why = judge_prices(here, multipliers, found.multipliers, titles)
     entries = []
     for m, name in enumerate(problem.names):
         price = prices[m]
@@ -192,61 +192,6 @@ def certify(
         "prices": why,
         "constraints": entries,
     }
-
-
-def explain(problem: Problem, rows: Sequence[Row], least: Row) -> list[str]:
-    """Why no point was feasible: which limit, how far, what looks attainable, what to do."""
-    history = np.array([row["constraints"] for row in rows], float)
-    rounds = np.array([row["round"] for row in rows], float)
-    broken = [m for m in range(problem.constraints) if least["constraints"][m] > 0]
-    alone = [m for m in broken if history[:, m].min() <= 0]
-    lines = []
-    for m in broken:
-        limit, now = problem.limits[m], least["constraints"][m]
-        text = f"{problem.names[m]}: {now + limit:.4g} is over its limit {limit:.4g} by {now:.4g}"
-        outlook = _outlook(rounds, history[:, m])
-        if m in alone:
-            text += "; it was kept at times, but never together with the other limits"
-        elif outlook is None:
-            text += "; too few rounds were evaluated to say what is attainable: train longer"
-        elif outlook[2] is not None:
-            text += f"; it is still falling: about {outlook[2]:,} rounds or more would do"
-        else:
-            low, high = outlook[0] + limit, min(outlook[1], now) + limit
-            if high - low <= 0.005 * abs(now):
-                text += f"; it has levelled off: {high:.4g} looks attainable here"
-            else:
-                text += (
-                    f"; it falls slowly: between {low:.4g} and {high:.4g} looks attainable in ten "
-                    "times the rounds"
-                )
-        lines.append(text)
-    if alone and problem.constraints > 1:
-        names = ", ".join(problem.names)
-        lines.append(f"the limits pull against each other ({names}): relax one of them")
-    return lines
-
-
-def _outlook(rounds: np.ndarray, values: np.ndarray) -> tuple[float, float, int | None] | None:
-    """The range of what seems attainable, and the rounds after which the limit is met, if any.
-
-    Two curves, a + b / t and a + b / sqrt(t), through the second half of the measured one: learning
-    curves lie between them. Nothing above the lowest value reached is promised, and nothing
-    beyond ten times the length of the run. None: too few points.
-    """
-    late = rounds >= max(rounds[-1] / 2, 1)
-    if late.sum() < 3:
-        return None
-    reached, ends, meets = float(values.min()), [], []
-    for power in (1.0, 0.5):
-        slope, level = np.polyfit(rounds[late] ** -power, values[late], 1)
-        ends.append(min(float(level + max(slope, 0) * (10 * rounds[-1]) ** -power), reached))
-        if slope > 0 > level:
-            meets.append(float((slope / -level) ** (1 / power)))
-    slow = max(meets) if len(meets) == 2 else np.inf
-    if slow > 10 * rounds[-1]:
-        return min(ends), reached, None
-    return min(ends), reached, int(np.ceil(max(slow, rounds[-1]) * 1.2 / 100) * 100)
 
 
 def unfinished(certificate: Row, rows: Sequence[Row]) -> list[str]:

@@ -89,11 +89,15 @@ def optimality(
 
 
 def judge_prices(
-    found: Optimality, own: Sequence[float], solved: Sequence[float] | None
+    found: Optimality,
+    own: Sequence[float],
+    solved: Sequence[float] | None,
+    titles: Sequence[str] = (),
 ) -> tuple[list[float | None], str]:
     """The prices to show, None where none can be trusted, and then why.
 
     `own` are the method's multipliers, `solved` those of the last quadratic problem on all rows.
+    `titles` are what the limits are called.
     """
     prices: list[float | None] = [float(value) for value in found.fitted]
     if not found.active.any() or found.mismatch <= FITS:
@@ -113,9 +117,10 @@ def judge_prices(
     if not doubtful:
         return prices, ""
     m, a, b = doubtful[0]
+    title = titles[m] if titles else f"limit {m + 1}"
     return prices, (
         f"prices are withheld: the gradients at the returned model say {a:.3g}, the method says "
-        f"{b:.3g} (limit {m + 1}); train longer or with larger batches"
+        f"{b:.3g} ({title}); train longer or with larger batches"
     )
 
 

@@ -8,11 +8,11 @@ import jax
 import numpy as np
 
 from fedssca.data.split import Columns, Rows
+from fedssca.evaluate.advice import explain
 from fedssca.evaluate.certificate import (
     BestPoints,
     certify,
     early,
-    explain,
     feasible,
     refine,
     restore,
