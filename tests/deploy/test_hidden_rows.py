@@ -90,8 +90,14 @@ def test_hidden_sums_train_and_judge_as_plain_ones(
     close(plain[0], tmp_path)
     for name in ("objective", "train_accuracy", "test_accuracy", "kkt_residual"):
         assert result[name] == pytest.approx(plain[1][name], rel=1e-4, abs=1e-5)
+    assert len(plain[1]["per_client"]) == 3
+    assert result["per_client"] == []
+    assert result["per_client_hidden"].startswith("hidden by the ")
+    assert "client_losses" not in result
+    (mine,), (other,) = (each["certificate"]["limits"] for each in (result, plain[1]))
+    assert mine["test_interval"] == pytest.approx(other["test_interval"], rel=1e-3)
     assert not server.status()["events"]
-    stages = {"probe/reply", "train/reply", "measure/reply", "slope/reply"}
+    stages = {"probe/reply", "train/reply", "measure/reply", "tally/reply", "slope/reply"}
     assert stages <= kinds(link)
     for data in link.answers:  # of every stage, what a site said is noise or ciphertext
         envelope = decode(data)

@@ -45,6 +45,7 @@ CASES = {
     "cohorts": ["algorithm.cohort=1", "algorithm.dropout=0.3", *PLAIN],
     "client loss": ["problem.constraint=[{kind='client_loss', limit=1.9}]"],
     "recall": ["problem.constraint=[{kind='recall', limit=0.2, positive=3}]"],
+    "recall, columns": [*COLUMNS, "problem.constraint=[{kind='recall', limit=0.2, positive=3}]"],
     "worst client": [
         *LIMIT,
         *PLAIN,
@@ -83,3 +84,12 @@ def test_deployed_is_simulated(case: str, tmp_path: Path, monkeypatch: pytest.Mo
     losses = [run.get("client_losses", []) for run in (ours, theirs)]
     assert len(losses[0]) == (0 if config.data.split == "feature" else 2)
     assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-5)
+    pairs = zip(ours["certificate"]["limits"], theirs["certificate"]["limits"], strict=True)
+    for mine, other in pairs:
+        for name in ("value", "test_value", "test_interval"):
+            if name in other:  # sites also check limits of their own on their own held-out rows
+                assert mine[name] == pytest.approx(other[name], rel=1e-3, abs=1e-4), name
+    for mine, other in zip(ours["per_client"], theirs["per_client"], strict=True):
+        assert mine["rows"] == other["rows"]
+        assert mine["train"] == pytest.approx(other["train"], rel=1e-3, abs=2e-3)
+        assert mine["test_rows"] > 0

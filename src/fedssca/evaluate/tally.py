@@ -47,7 +47,10 @@ class Tally(NamedTuple):
         """A quantity on the rows of a line; None if it is not known there."""
         if sums is None or name not in sums or line >= len(sums[name][0]):
             return None
-        return Estimate(self.weights[name], np.array([rate[line] for rate in sums[name]], float))
+        weights = np.array(self.weights[name], float)
+        order = np.argsort(-weights, kind="stable")  # of a gap, what is subtracted comes last
+        found = np.array([rate[line] for rate in sums[name]], float)
+        return Estimate(weights[order].tolist(), found[order])
 
     def values(self, sums: Sums | None, line: int) -> dict[str, float]:
         """All quantities that are defined on the rows of a line: loss and accuracy first."""

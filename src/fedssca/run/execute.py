@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from fedssca.data import Rows
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.problem.limits import StatedLimit, stated
 from fedssca.run.build import Job, build, engine_of, for_horizon
@@ -43,6 +44,7 @@ def train(
         "bytes_of": traffic_of(config),
         "probes": config.algorithm.probes,
         "noise": job.noise,
+        "progress": False,
     }
 
     def trained(rounds: int, begin: Checkpoint | None, rows: Sequence[Row]) -> Result:
@@ -179,8 +181,10 @@ def by_client(job: Job, result: Result) -> dict[str, Any]:
     """The results of every client, and its loss alone; or why they are not shown."""
     if why := hides_clients(job.config) or result.hidden:
         return {"per_client": [], "per_client_hidden": why}
+    names = job.clients.names if isinstance(job.clients, Rows) else ()
+    named: list[Row] = [{"name": name} for name in names] or [{}] * len(result.clients)
     return {
-        "per_client": result.clients,
+        "per_client": [name | each for name, each in zip(named, result.clients, strict=True)],
         "client_losses": [each["train"].get("cost") for each in result.clients],
     }
 

@@ -14,7 +14,10 @@ export function breakdownsOf(run) {
   const out = [];
   const names = (k, all) =>
     run.site_names.length === all.length ? run.site_names[k] : `client ${k}`;
-  const own = entriesOf(clients).map((entry, k, all) => ({ name: names(k, all), entry }));
+  const own = entriesOf(clients).map((entry, k, all) => ({
+    name: String(entry.name ?? names(k, all)),
+    entry,
+  }));
   if (own.length) out.push(breakdown(run, "Each client", "client", own));
   else if (why) out.push(card("breakdown", el("h3", {}, "Each client"), `not shown: ${why}`, null));
   const parts = entriesOf(groups);
