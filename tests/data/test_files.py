@@ -141,3 +141,15 @@ def test_a_label_may_compare_a_column_with_a_number(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no column 'n > 2'"):
         label_cells(table, "n > 2", "here")
     assert class_places(data.labels, np.array(["num > 0"]), "here").tolist() == [1]
+
+
+def test_numbers_that_are_codes_are_categories(tmp_path: Path) -> None:
+    rows = [f"{i % 3},{i % 9},{i % 2}" for i in range(60)]
+    data = load(path=write(tmp_path, "t.csv", "code,a,y", rows), categories=["code"])
+    assert data.features == ("code=0", "code=1", "code=2", "a")
+    assert data.encoder is not None
+    new = {"code": np.array([2.0, 5.0]), "a": np.array([4.0, 4.0])}  # as a new file is read
+    assert data.encoder.encode(new)[:, :3].tolist() == [[0, 0, 1], [0, 0, 0]]
+    assert data.encoder.unseen(new) == {"code": 1}
+    with pytest.raises(UserError, match="no column 'b'"):
+        load(path=write(tmp_path, "t.csv", "code,a,y", rows), categories=["b"])

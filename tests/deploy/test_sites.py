@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -298,3 +299,39 @@ def test_a_local_deployment_predicts_raw_rows_as_it_was_trained(tmp_path: Path) 
     reported = (found["train_accuracy"] * train + found["test_accuracy"] * test) / rows
     assert right.mean() == pytest.approx(reported, abs=1e-6)
     assert right.mean() > 0.8
+
+
+def test_sites_read_ordinary_files(tmp_path: Path) -> None:
+    """No header, missing cells, test files with other labels, codes, an id that no file names.
+
+    A site tells only what its files show: the joint encoder knows what the sites together show.
+    """
+    rng = np.random.default_rng(2)
+    files = []
+    for site in range(2):
+        for end, count in (("data", 40), ("test", 10)):
+            age = np.where(rng.random(count) < 0.2, "?", rng.integers(20, 60, count).astype(str))
+            job = rng.choice(["a", "b"] if site else ["a", "?"], count)
+            code = rng.integers(1, 3 + site, count)
+            label = rng.choice(["no", "yes"], count)
+            lines = [
+                f"p{site}{end}{i}; {age[i]}; {job[i]}; {'?' if site else i}; {code[i]}; "
+                f"{label[i]}{'.' if end == 'test' else ''}"
+                for i in range(count)
+            ]
+            (tmp_path / f"{site}.{end}").write_text("\n".join(lines) + "\n")
+        files.append(tmp_path / f"{site}.toml")
+        files[-1].write_text(
+            f'path = "{site}.data"\ntest_path = "{site}.test"\n'
+            'columns = ["who", "age", "job", "size", "code", "out"]\n'
+        )
+    settings = ["data.label=out", 'data.categories=["code"]', "data.impute=median"]
+    found, _ = run(parse(BASE, settings), files, tmp_path / "run")
+    census = json.loads((tmp_path / "run" / "census.json").read_text())
+    assert census["features"] == [
+        *("age", "age missing", "job missing", "job=a", "job=b"),
+        *("size", "size missing", "code=1", "code=2", "code=3"),
+    ]
+    assert census["labels"] == ["no", "yes"]
+    assert (census["sizes"], found["rounds"]) == ([40, 40], 6)
+    assert list(census["encoder"]["left_out"]) == ["who"]

@@ -1,22 +1,27 @@
-"""`fedssca data`: fetch and list data sets."""
+"""`fedssca data`: fetch, list and describe data sets."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from fedssca.cli.options import Json, Quiet, new_app, progress_console
+from fedssca.cli.options import Json, Quiet, Settings, new_app, progress_console, read_config
 from fedssca.errors import UserError, nearest
 from fedssca.run.progress import ProgressLine
 
+if TYPE_CHECKING:
+    from fedssca.data.describe import TableDescription
+    from fedssca.run.config import Config
+
 __all__ = ["app"]
 
-app = new_app("Fetch and list data sets.")
+app = new_app("Fetch, list and describe data sets.")
 
 
 @app.command(epilog="Example: fedssca data get mnist")
@@ -69,3 +74,74 @@ def list_(
     for entry in found:
         table.add_row(entry.name, entry.state, str(entry.folder or ""))
     Console().print(table)
+
+
+@app.command(
+    epilog="Example: fedssca data describe rows.csv --label income; also: describe run.toml"
+)
+def describe(
+    files: Annotated[
+        list[str],
+        typer.Argument(help="A table, several of them, or the TOML file of a run."),
+    ],
+    label: Annotated[str, typer.Option(help="The label column, or a comparison: num > 0.")] = "",
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a run will do with each column, and warn of what looks wrong."""
+    from fedssca.data.describe import describe as described
+    from fedssca.data.raw import RawData
+    from fedssca.run.build import data_source, encoding_rules
+
+    config = _config_of(files, label, settings)
+    raw = data_source(config).read()
+    if not isinstance(raw, RawData):
+        shape = raw.train["x"].shape
+        told = {"name": raw.name, "rows": shape[0], "features": shape[1], "scale": raw.scale}
+        line = f"{raw.name}: an array of {shape[0]} rows and {shape[1]} features, no table"
+        print(json.dumps(told) if as_json else line)
+        return
+    found = described(raw, encoding_rules(config.data))
+    if as_json:
+        print(json.dumps(found.state()))
+    else:
+        _show(found)
+
+
+def _config_of(files: list[str], label: str, settings: list[str] | None) -> Config:
+    """The run that the arguments of `describe` stand for."""
+    from fedssca.run.config import parse
+
+    given = list(settings or ())
+    if len(files) == 1 and files[0].endswith(".toml"):
+        given += [f"data.label={json.dumps(label)}"] if label else []
+        return read_config(Path(files[0]), given)
+    path = json.dumps(files if len(files) > 1 else files[0])
+    return parse("", [f"data.path={path}", f"data.label={json.dumps(label)}", *given])
+
+
+def _show(found: TableDescription) -> None:
+    console = Console()
+    parts = "" if found.clients is None else f" in {len(found.clients)} files"
+    console.print(
+        f"{found.name}: {found.rows} rows{parts}, {found.test_rows} of them for testing; "
+        f"{len(found.columns)} columns become {found.features} features",
+        highlight=False,
+    )
+    total = sum(found.classes.values())
+    counts = (f"{name} {n} ({n / total:.1%})" for name, n in found.classes.items())
+    console.print(f"label {found.label}: {', '.join(counts)}", highlight=False, markup=False)
+    table = Table()
+    for heading in ("column", "kind", "missing", "values", "becomes"):
+        table.add_column(heading, overflow="fold")
+    for column in found.columns:
+        missing = f"{column.missing} ({column.missing / found.rows:.0%})" if column.missing else ""
+        cells: list[Any] = [column.name, column.kind, missing, column.values, column.becomes]
+        table.add_row(*map(Text, cells), style="dim" if column.kind == "left out" else None)
+    console.print(table)
+    for note in found.notes:
+        console.print(f"note: {note}", style="yellow", highlight=False, markup=False)
+    for column in found.columns:
+        for line in column.warnings:
+            said = f"warning: column {column.name!r}: {line}"
+            console.print(said, style="yellow", highlight=False, markup=False)

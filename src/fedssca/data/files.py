@@ -12,10 +12,10 @@ import numpy as np
 from fedssca.data.encode.cells import Array, is_text, missing_cells
 from fedssca.data.ids import canonical, id_cells
 from fedssca.data.lines import Reading
-from fedssca.data.tables import Table, is_table, read_table
+from fedssca.data.tables import Table, is_table, read_table, table_name
 from fedssca.errors import UserError, nearest
 
-__all__ = ["JoinedFiles", "expanded", "join_columns", "stack_rows"]
+__all__ = ["JoinedFiles", "expanded", "join_columns", "several", "stack_rows"]
 
 
 class JoinedFiles(NamedTuple):
@@ -47,6 +47,11 @@ def expanded(paths: Sequence[str]) -> list[Path]:
         if found.count(place) > 1:
             raise UserError(f"{place} is named twice in data.path")
     return found
+
+
+def several(paths: Sequence[Path]) -> str:
+    """A name for several files together."""
+    return f"{table_name(paths[0])} and {len(paths) - 1} more"
 
 
 def stack_rows(paths: Sequence[Path], reading: Reading) -> JoinedFiles:

@@ -11,9 +11,9 @@ import numpy as np
 
 from fedssca.data.arrays import aligned
 from fedssca.data.dataset import Dataset, check, from_arrays
-from fedssca.data.encode import EncodingRules
+from fedssca.data.encode import EncodingRules, as_text
 from fedssca.data.encode.labels import label_column
-from fedssca.data.files import JoinedFiles, expanded, join_columns, stack_rows
+from fedssca.data.files import JoinedFiles, expanded, join_columns, several, stack_rows
 from fedssca.data.lines import Reading
 from fedssca.data.mapped import mapped
 from fedssca.data.named import NAMES, ready_made
@@ -39,6 +39,7 @@ class DataSource:
     test_path: str | None = None
     id: str = ""
     drop: Sequence[str] = ()
+    categories: Sequence[str] = ()
     reading: Reading = field(default_factory=Reading)
     database: str = ""
     query: str = ""
@@ -67,9 +68,9 @@ class DataSource:
     def _files(self) -> RawData | Dataset:
         paths = expanded([self.path] if isinstance(self.path, str) else list(self.path or ()))
         if len(paths) > 1 and self.split == "feature":
-            return self._raw(table_name(paths[0]), join_columns(paths, self.id, self.reading))
+            return self._raw(several(paths), join_columns(paths, self.id, self.reading))
         if len(paths) > 1:
-            return self._raw(table_name(paths[0]), stack_rows(paths, self.reading))
+            return self._raw(several(paths), stack_rows(paths, self.reading))
         (path,) = paths
         if path.is_dir():
             return mapped(path, self.label or "y", self.keep)
@@ -90,7 +91,7 @@ class DataSource:
 
     def _raw(self, name: str, joined: JoinedFiles) -> RawData:
         """The raw data of a table, without the columns that are dropped."""
-        for column in (*self.drop, *filter(None, [self.id])):
+        for column in (*self.drop, *self.categories, *filter(None, [self.id])):
             if column not in joined.table and not (joined.parties and column == self.id):
                 raise UserError(f"{name} has no column {column!r}; {nearest(column, joined.table)}")
         table = self._without(joined.table)
@@ -110,7 +111,11 @@ class DataSource:
 
     def _without(self, table: Table) -> Table:
         away = {*self.drop, self.id}
-        return {column: cells for column, cells in table.items() if column not in away}
+        return {
+            column: as_text(cells) if column in self.categories else cells
+            for column, cells in table.items()
+            if column not in away
+        }
 
 
 def load(
@@ -125,6 +130,7 @@ def load(
     test_path: str | None = None,
     id: str = "",
     drop: Sequence[str] = (),
+    categories: Sequence[str] = (),
     columns: Sequence[str] = (),
     missing: Sequence[str] = (),
     impute: str = "mean",
@@ -141,7 +147,8 @@ def load(
     `label` names the label column, or compares a column with a number ("num > 0"); labels become
     0 .. L-1 in sorted order. The rows of `test_path` are for testing; without it, `test_fraction`
     of each class is set aside by the seed. `columns` names the columns of a file without a header,
-    `drop` those to leave out, and `missing` cells that mean a missing value, beside the usual ones.
+    `drop` those to leave out, `categories` those whose numbers are codes, and `missing` cells that
+    mean a missing value, beside the usual ones.
 
     Columns of numbers are standardised with the mean and deviation of the training rows, columns of
     text become one-hot with at most `most_categories` values, missing numbers are replaced as
@@ -159,6 +166,7 @@ def load(
         test_path=test_path,
         id=id,
         drop=drop,
+        categories=categories,
         reading=Reading(tuple(missing), tuple(columns)),
         split=split,
     )

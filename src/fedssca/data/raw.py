@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -62,19 +62,21 @@ class RawData:
     notes: tuple[str, ...] = ()
     """What was decided while reading and the user should know."""
 
-    def encoded(self, rules: EncodingRules | None = None) -> Dataset:
-        """Fit the encoder to the training rows, and encode all rows with it."""
-        rules = rules or EncodingRules()
+    def encoder(self, rules: EncodingRules) -> Encoder:
+        """The encoder, fitted to the training rows."""
         try:
             summaries = {
                 column: [summarise(column, cells, self.train, rules)]
                 for column, cells in self.table.items()
             }
-            encoder = fit_encoder(
-                summaries, rules, self.label, self.labels, self.keep, self.reading
-            )
+            made = fit_encoder(summaries, rules, self.label, self.labels, self.keep, self.reading)
         except UserError as error:
             raise UserError(f"{self.name}: {error}") from None
+        return replace(made, id=self.id or made.id)
+
+    def encoded(self, rules: EncodingRules | None = None) -> Dataset:
+        """Encode all rows with the encoder of the training rows."""
+        encoder = self.encoder(rules or EncodingRules())
         beside, kinds = columns_beside(self.name, self.table, self.keep)
         columns = {"x": encoder.encode(self.table, self.name), "y": self.y, **beside}
         parts = (self.train, ~self.train)

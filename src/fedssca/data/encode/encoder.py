@@ -39,6 +39,8 @@ class Encoder:
     """Columns of the training rows that are no features, and why, such as "an id"."""
     reading: Reading = field(default_factory=Reading)
     """How files with raw rows are read."""
+    id: str = ""
+    """The column that identifies rows: the one that was named, or the first that looks like it."""
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -88,6 +90,7 @@ class Encoder:
             "labels": list(self.labels),
             "left_out": dict(self.left_out),
             "reading": asdict(self.reading),
+            "id": self.id,
         }
         plain: dict[str, Any] = json.loads(json.dumps(held))
         return plain
@@ -99,7 +102,12 @@ class Encoder:
         own = state["reading"]
         reading = Reading(tuple(own["missing"]), tuple(own["columns"]), own["ready_made"])
         return cls(
-            columns, state["label"], tuple(state["labels"]), dict(state["left_out"]), reading
+            columns=columns,
+            label=state["label"],
+            labels=tuple(state["labels"]),
+            left_out=dict(state["left_out"]),
+            reading=reading,
+            id=state["id"],
         )
 
     def to_json(self) -> str:
@@ -134,4 +142,11 @@ def fit_encoder(
     if not columns:
         away = "".join(f"; {name} is left out: {why}" for name, why in left_out.items())
         raise UserError(f"no column is left beside the label; features are needed{away}")
-    return Encoder(tuple(columns), label, class_names(labels), left_out, reading or Reading())
+    return Encoder(
+        columns=tuple(columns),
+        label=label,
+        labels=class_names(labels),
+        left_out=left_out,
+        reading=reading or Reading(),
+        id=next(iter(left_out), ""),
+    )

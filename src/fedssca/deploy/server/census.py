@@ -33,6 +33,7 @@ def question(config: Config, run: str) -> Question:
         "bins": config.problem.bins,
         "per_site": config.problem.counts_per_client,
         "holder": config.data.label_holder,
+        "categories": config.data.categories,
         "rules": asdict(encoding_rules(config.data)),
         "run": run,
     }

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedssca.data.dataset import Array
-from fedssca.data.encode import as_text
+from fedssca.data.encode import as_text, is_text
 from fedssca.data.encode.labels import label_cells, label_column
 from fedssca.data.ids import as_cells, id_cells
 from fedssca.data.lines import Reading
@@ -116,7 +116,15 @@ def read_raw_table(source: SiteFile, label: str) -> RawTable:
         raise UserError(
             f"{source.test_path} and {where} differ in their columns: {odd}; both need the same"
         )
-    return table_of_site._replace(test=test)
+    return table_of_site._replace(test=test._replace(y=_like(test.y, y)))
+
+
+def _like(test: Array | None, train: Array | None) -> Array | None:
+    """The labels of test rows, without a full stop that only they have at their ends."""
+    if test is None or train is None or not is_text(test):
+        return test
+    bare = np.char.rstrip(test, ".")
+    return np.where(np.isin(test, train) | ~np.isin(bare, train), test, bare)
 
 
 def _label(kept: dict[str, Array], own: str, label: str, where: str) -> Array | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -13,6 +14,7 @@ from fedssca.data.encode import (
     ColumnSummary,
     Encoder,
     EncodingRules,
+    as_text,
     codes,
     fit_encoder,
     is_text,
@@ -36,6 +38,7 @@ class SiteRows:
     """The rows of one site in one run."""
 
     def __init__(self, table: RawTable, asked: Question) -> None:
+        table = _coded(table, asked["categories"])
         self._table, self._asked = table, asked
         self._train: Array | None = None
         """Marks the training rows; None if all of them are, or if it is not known yet."""
@@ -207,6 +210,16 @@ def _features(table: RawTable, encoder: Encoder | None) -> Array:
         return encoder.encode(dict(_raw_columns(table)))
     assert table.x is not None
     return table.x if table.x.dtype != np.float64 else table.x.astype(np.float32)
+
+
+def _coded(table: RawTable, categories: Sequence[str]) -> RawTable:
+    """The table with text in place of numbers that are codes."""
+    coded = {name: as_text(table.columns[name]) for name in categories if name in table.columns}
+    return table._replace(
+        columns=table.columns | coded,
+        extra=table.extra | coded,
+        test=table.test and _coded(table.test, categories),
+    )
 
 
 def _raw_columns(table: RawTable) -> list[tuple[str, Array]]:

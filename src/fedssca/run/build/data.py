@@ -38,6 +38,7 @@ def data_source(config: Config) -> DataSource:
         test_path=data.test_path or None,
         id=data.id,
         drop=data.drop,
+        categories=data.categories,
         reading=reading_of(data),
         database=data.database,
         query=data.query,

@@ -57,6 +57,10 @@ class DataSettings:
         default="",
     )
     drop: list[str] = key("Columns of `path` to leave out.", default=[])
+    categories: list[str] = key(
+        "Columns of numbers that are codes: each number is a category, as if it were text.",
+        default=[],
+    )
     columns: list[str] = key(
         "The names of the columns of `path`, if it has no line with names.", default=[]
     )
