@@ -99,6 +99,10 @@ def test_later_settings_win() -> None:
     assert parse("[run]\nseed = 5", ["run={seed=1}"]).run.seed == 1
 
 
+def fnr(options: str) -> str:
+    return f"problem.constraint=[{{kind='fnr', limit=0.1, {options}}}]"
+
+
 @pytest.mark.parametrize(
     ("text", "settings", "said"),
     [
@@ -126,6 +130,22 @@ def test_later_settings_win() -> None:
         ("", ["data.sizes=3"], "data.sizes = 3: it must be a list"),
         ("", ['data.sizes=["a"]'], "data.sizes.0 = 'a': it must be a number"),
         ("model = 3", [], "it must be a table with keys name, hidden, activation"),
+        ("", [fnr("positive=1.5")], "positive = 1.5: it must be a string"),
+        ("", [fnr("bins=[1]")], "bins need column = <name>"),
+        (
+            "",
+            [fnr("columns=['a', 'b'], bins=[1]")],
+            r"with columns a table such as {AGE = [25, 40]}",
+        ),
+        ("", [fnr("column='a', bins={b=[1]}")], "'b' is not one of the columns"),
+        ("", [fnr("column='a', bins={a=['x']}")], "bins.a.0 = 'x': it must be a number"),
+        ("", [fnr("column='a', bins=[2, 1]")], "the numbers must increase"),
+        ("", [fnr("column='a', columns=['b']")], "give column or columns, not both"),
+        (
+            "",
+            [fnr("column='a', compare='all'")],
+            "a constraint of kind 'fnr' takes kind, limit, bins",
+        ),
         ("", ["model.hidden.x=3"], "hidden"),
         ("[model]\nhidden = 3", ["model.hidden.x=3"], "hidden is a value, not a section"),
         (LIMITED, ["problem.constraint.1.limit=1"], "there is no entry '1', there are entries 0"),

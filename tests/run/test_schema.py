@@ -183,6 +183,11 @@ def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
         return any(fits(value, choice, root) for choice in schema["anyOf"])
     kind, number = schema["type"], isinstance(value, int | float) and not isinstance(value, bool)
     if kind == "object":
+        if "properties" not in schema:  # a table whose keys are free
+            entries = schema["additionalProperties"]
+            return isinstance(value, dict) and all(
+                fits(own, entries, root) for own in value.values()
+            )
         known = schema["properties"]
         return (
             isinstance(value, dict)
@@ -253,6 +258,10 @@ def test_runs_fit_the_json_schema() -> None:
         "[[problem.constraint]]\nkind = 'loss'\nlimit = 1",
         "[[problem.constraint]]\nkind = 'loss'",
         "[[problem.constraint]]\nkind = 'fnr'\nlimit = 0.1\npositive = 2\nsharpness = 3",
+        "[[problem.constraint]]\nkind = 'fnr'\nlimit = 0.1\npositive = 'a'\ncolumns = ['a', 'b']",
+        "[[problem.constraint]]\nkind = 'fnr'\nlimit = 0.1\npositive = 1.5",
+        "[[problem.constraint]]\nkind = 'fnr'\nlimit = 0.1\ncolumn = 'a'\nbins = {a = [1, 2]}",
+        "[[problem.constraint]]\nkind = 'fnr'\nlimit = 0.1\ncolumn = 'a'\nbins = {a = 1}",
         "[run]\nseed = 3000000000",
         "[privacy]\nsecure_sum = 1",
         "[deploy]\ntimeout = 5",

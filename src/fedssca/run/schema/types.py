@@ -59,13 +59,15 @@ OneOrMore: TypeAlias = Annotated[
 
 
 def _kind(value: Any) -> str:
-    return type(value).__name__ if isinstance(value, bool | int | str) else "str"
+    return (
+        "<flag>" if isinstance(value, bool) else "<number>" if isinstance(value, int) else "<text>"
+    )
 
 
 ClassName: TypeAlias = Annotated[
-    Annotated[str, Strict(), Tag("str")]
-    | Annotated[int, Strict(), Field(le=LARGEST), Tag("int")]
-    | Annotated[bool, Strict(), Tag("bool")],
+    Annotated[str, Strict(), Tag("<text>")]
+    | Annotated[int, Strict(), Field(le=LARGEST), Tag("<number>")]
+    | Annotated[bool, Strict(), Tag("<flag>")],
     Discriminator(_kind),
 ]
 """A value of the label: text, a whole number, true or false."""

@@ -72,7 +72,7 @@ def default_of(kind: Any, key: str) -> Any:
 
 def table_of(annotation: Any) -> Any:
     """The class of settings inside a type such as `list[Settings] | None`, or None."""
-    if dataclasses.is_dataclass(annotation):
+    if dataclasses.is_dataclass(annotation) and hasattr(annotation, "__pydantic_fields__"):
         return annotation
     return next((t for part in get_args(annotation) if (t := table_of(part)) is not None), None)
 
@@ -209,13 +209,16 @@ def _line(kind: Any, error: dict[str, Any]) -> tuple[str, str]:
 
 
 def _table_at(kind: Any, path: Sequence[str | int]) -> Any:
+    """The class of settings at a path; None inside a table whose keys are free."""
     for part in path:
-        if isinstance(part, str):
+        if isinstance(part, str) and kind is not None:
             kind = table_of(keys_of(kind)[part].annotation)
     return kind
 
 
 def _field_at(kind: Any, path: Path) -> FieldInfo:
-    """The key at a path; numbers in the path are entries of a list."""
+    """The key at a path; numbers are entries of a list, and names in a free table belong to it."""
     names = [part for part in path if isinstance(part, str)]
-    return keys_of(_table_at(kind, names[:-1]))[names[-1]]
+    while (owner := _table_at(kind, names[:-1])) is None:
+        names.pop()
+    return keys_of(owner)[names[-1]]
