@@ -57,6 +57,10 @@ def test_a_file_without_a_header(tmp_path: Path) -> None:
     assert found == {"age": [28, 29], "sex": [1, 1], "town": ["", "x"]}
     with_names = "age, sex, town\n28, 1, ?\n29, 1, x\n"
     assert read(tmp_path, with_names, columns=("age", "sex", "town")) == found
+    other = "town, age, sex\n?, 28, 1\nx, 29, 1\n"
+    assert read(tmp_path, other, columns=("age", "sex", "town")) == found
+    no_label = Reading(columns=("age", "out", "sex", "town"), optional="out")
+    assert list(read_table(tmp_path / "t.data", no_label)) == ["age", "sex", "town"]
     with pytest.raises(UserError, match="has 3 columns, and 2 names are given"):
         read(tmp_path, text, columns=("age", "sex"))
     with pytest.raises(UserError, match="its first line holds numbers, no names; name the columns"):

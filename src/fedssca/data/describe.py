@@ -62,7 +62,7 @@ class TableDescription:
     classes: dict[str, int]
     """The number of rows of each class."""
     clients: list[int] | None
-    """The number of rows of each file, if every client has its own."""
+    """The number of training rows of each file, if every client has its own."""
     columns: tuple[ColumnDescription, ...]
     notes: tuple[str, ...]
 
@@ -87,7 +87,7 @@ def describe(raw: RawData, rules: EncodingRules) -> TableDescription:
         test_rows=int((~raw.train).sum()),
         label=raw.label,
         classes={str(label): int(n) for label, n in zip(raw.labels, classes, strict=True)},
-        clients=None if raw.owners is None else np.bincount(raw.owners).tolist(),
+        clients=None if raw.owners is None else np.bincount(raw.owners[raw.train]).tolist(),
         columns=tuple(_column(raw, name, encodings.get(name), encoder) for name in raw.table),
         notes=raw.notes,
     )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedssca.data.encode.cells import Array, is_text, missing_cells
+from fedssca.data.encode.cells import Array, is_text, missing_cells, stacked
 from fedssca.data.ids import canonical, id_cells
 from fedssca.data.lines import Reading
 from fedssca.data.tables import Table, is_table, read_table, table_name
@@ -117,18 +117,17 @@ def _rows(table: Table) -> int:
 
 
 def _stacked(name: str, parts: Sequence[Array], paths: Sequence[Path]) -> Array:
-    """One column below another; an empty one fits text and numbers."""
-    full = {
-        is_text(part): path
-        for part, path in zip(parts, paths, strict=True)
-        if not missing_cells(part).all()
-    }
-    if len(full) > 1:
-        raise UserError(
-            f"column {name!r} is text in {full[True]} and numbers in {full[False]}; write it alike"
+    column = stacked(parts)
+    if column is None:
+        text, numbers = (
+            next(
+                path
+                for path, part in zip(paths, parts, strict=True)
+                if is_text(part) == kind and not missing_cells(part).all()
+            )
+            for kind in (True, False)
         )
-    text = next(iter(full), False)
-    blank = "" if text else np.nan
-    return np.concatenate(
-        [part if is_text(part) == text else np.full(len(part), blank) for part in parts]
-    )
+        raise UserError(
+            f"column {name!r} is text in {text} and numbers in {numbers}; write it alike"
+        )
+    return column

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from fedssca.errors import UserError
 
@@ -31,8 +31,16 @@ class Reading:
     """Cells that mean a missing value, beside the usual ones."""
     columns: tuple[str, ...] = ()
     """The names of the columns, if the file has no header."""
+    optional: str = ""
+    """The column that a file without a header may lack: the label of new rows."""
     ready_made: str = ""
     """The ready-made data set whose file this is, if its columns are changed after reading."""
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Reading:
+        """The reading whose fields these are, as JSON text gives them back."""
+        own = {name: tuple(state[name]) for name in ("missing", "columns")}
+        return cls(**{**state, **own})
 
     @property
     def markers(self) -> frozenset[str]:
@@ -91,14 +99,16 @@ def read_lines(path: Path, reading: Reading) -> Lines:
         raise UserError(f"{path} is empty; it should hold a header and rows of data")
     first = [name.strip() for name in begin[0]]
     names = list(reading.columns)
-    if names and len(names) != len(first):
+    has_header = not names or set(first) <= set(names)
+    if not has_header and len(names) == len(first) + 1 and reading.optional in names:
+        names.remove(reading.optional)
+    if not has_header and len(names) != len(first):
         raise UserError(
             f"{path} has {len(first)} columns, and {len(names)} names are given for them in columns"
         )
-    header = names or first
-    has_header = first == header
+    header = first if has_header else names
     if len(set(header)) < len(header):
-        if not names and any(map(_is_number, first)):
+        if has_header and any(map(_is_number, first)):
             raise UserError(
                 f"{path}: its first line holds numbers, no names; name the columns: "
                 'columns = ["age", ...]'

@@ -22,7 +22,7 @@ from fedssca.data.encode import (
     EncodingRules,
     fit_encoder,
     is_text,
-    missing_cells,
+    stacked,
     summarise,
 )
 from fedssca.data.encode.labels import class_places, label_cells, label_column
@@ -144,19 +144,19 @@ def from_table(
             owners=owners,
         )
     where = f"{name}, test rows"
+    both: dict[str, Array] = {}
     for called, cells in raw.items():
         if called not in test:
             raise UserError(f"{where}: column {called!r} is missing; {nearest(called, test)}")
-        here, there = is_text(cells), is_text(test[called])
-        empty = missing_cells(cells).all() or missing_cells(test[called]).all()
-        if here != there and not empty:
-            kinds = ("numbers", "text")
+        whole = stacked([cells, test[called]])
+        if whole is None:
+            here, there = ("text", "numbers") if is_text(test[called]) else ("numbers", "text")
             raise UserError(
-                f"{where}: column {called!r} is {kinds[there]} here and {kinds[here]} in the "
-                "training rows; write it alike"
+                f"{where}: column {called!r} is {here} here and {there} in the training rows; "
+                "write it alike"
             )
+        both[called] = whole
     held = class_places(labels, label_cells(test, label, where), where)
-    both = {c: _below(cells, test[c]) for c, cells in raw.items()}
     train = np.arange(len(y) + len(held)) < len(y)
     if owners is not None:
         owners = np.concatenate([owners, np.zeros(len(held), owners.dtype)])
@@ -176,14 +176,3 @@ def _in_train(name: str, y: Array, fraction: float, seed: int, owners: Array | N
     if train.all():
         raise UserError(f"{name}: too few rows to set aside {fraction:g} of them for testing")
     return train
-
-
-def _below(cells: Array, more: Array) -> Array:
-    """One column below another; an empty one takes the type of the other."""
-    if is_text(cells) == is_text(more):
-        return np.concatenate([cells, more])
-    if missing_cells(cells).all():
-        cells = np.full(len(cells), "" if is_text(more) else np.nan)
-    else:
-        more = np.full(len(more), "" if is_text(cells) else np.nan)
-    return np.concatenate([cells, more])

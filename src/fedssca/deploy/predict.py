@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from fedssca.data.encode import Encoder, is_text
+from fedssca.data.load import read_rows
 from fedssca.data.tables import read_table
 from fedssca.deploy.census import Census, blank
 from fedssca.errors import UserError
@@ -33,7 +34,7 @@ def predict_file(run: Path, file: Path) -> dict[str, Any]:
             f"{run}: no party has all columns of this model; predict jointly: leave out the file"
         )
     config = parse(folder.config)
-    x = _features(read_table(file), census, str(file))
+    x = _features(file, census)
     with jax.enable_x64(config.run.precision == "float64"):
         job = plan(config, *blank(census, config))
         w0, w1 = job.problem.unravel(np.load(run / "model.npz")["w"])
@@ -42,13 +43,15 @@ def predict_file(run: Path, file: Path) -> dict[str, Any]:
     return {"labels": census.labels, "scores": scores.tolist()}
 
 
-def _features(table: dict[str, np.ndarray], census: Census, where: str) -> np.ndarray:
-    """The matrix x of a table's rows, encoded as the training rows were."""
+def _features(file: Path, census: Census) -> np.ndarray:
+    """The matrix x of the rows in a file, encoded as the training rows were."""
     if census.encoder is not None:
-        return Encoder.from_state(census.encoder).encode(table, where)
+        encoder = Encoder.from_state(census.encoder)
+        return encoder.encode(read_rows(file, encoder), str(file))
+    table = read_table(file)
     for name in census.features:
         if name not in table or is_text(table[name]):
-            raise UserError(f"{where} has no column {name!r} of numbers, which the model needs")
+            raise UserError(f"{file} has no column {name!r} of numbers, which the model needs")
     return np.stack([table[name] for name in census.features], axis=1).astype(np.float32)
 
 

@@ -14,6 +14,7 @@ from fedssca.data.encode.cells import (
     kinds_of,
     missing_cells,
     named_cells,
+    stacked,
 )
 from fedssca.data.encode.columns import (
     BooleanEncoding,
@@ -42,6 +43,7 @@ __all__ = [
     "kinds_of",
     "missing_cells",
     "named_cells",
+    "stacked",
     "standardise",
     "summarise",
 ]

@@ -22,6 +22,7 @@ __all__ = [
     "kinds_of",
     "missing_cells",
     "named_cells",
+    "stacked",
 ]
 
 Array = npt.NDArray[Any]
@@ -66,6 +67,20 @@ def as_text(values: Array) -> Array:
         ],
         dtype=str,
     )
+
+
+def stacked(parts: Sequence[Array]) -> Array | None:
+    """Columns below each other, as text or as numbers; None if some are text and some numbers.
+
+    A column whose cells are all missing fits both.
+    """
+    kinds = {is_text(part) for part in parts if not missing_cells(part).all()}
+    if len(kinds) > 1:
+        return None
+    text = kinds.pop() if kinds else is_text(parts[0])
+    blank: Any = "" if text else np.nan
+    fitting = [p if is_text(p) == text else np.full(len(p), blank) for p in parts]
+    return np.concatenate(fitting)
 
 
 def named_cells(values: Array) -> Array:

@@ -99,14 +99,12 @@ class Encoder:
     def from_state(cls, state: Mapping[str, Any]) -> Encoder:
         """The encoder that gave this state."""
         columns = tuple(encoding_from_state(column) for column in state["columns"])
-        own = state["reading"]
-        reading = Reading(tuple(own["missing"]), tuple(own["columns"]), own["ready_made"])
         return cls(
             columns=columns,
             label=state["label"],
             labels=tuple(state["labels"]),
             left_out=dict(state["left_out"]),
-            reading=reading,
+            reading=Reading.from_state(state["reading"]),
             id=state["id"],
         )
 

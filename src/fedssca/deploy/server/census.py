@@ -13,9 +13,10 @@ from importlib.metadata import version
 from typing import Any
 
 from fedssca.data.encode import ColumnSummary, Encoder, EncodingRules, fit_encoder
+from fedssca.data.lines import Reading
 from fedssca.deploy.census import Census, Facts, Question
 from fedssca.errors import UserError
-from fedssca.run.build import encoding_rules
+from fedssca.run.build import encoding_rules, reading_of
 from fedssca.run.config import Config
 
 __all__ = ["merge", "question"]
@@ -33,6 +34,7 @@ def question(config: Config, run: str) -> Question:
         "bins": config.problem.bins,
         "per_site": config.problem.counts_per_client,
         "holder": config.data.label_holder,
+        "reading": asdict(reading_of(config.data)),
         "categories": config.data.categories,
         "rules": asdict(encoding_rules(config.data)),
         "run": run,
@@ -175,7 +177,12 @@ def _encoder(
     }
     try:
         return fit_encoder(
-            summaries, EncodingRules(**asked["rules"]), asked["label"] or "y", labels
+            summaries,
+            EncodingRules(**asked["rules"]),
+            asked["label"] or "y",
+            labels,
+            use=asked["extra"],
+            reading=Reading.from_state(asked["reading"]),
         )
     except UserError as error:
         raise UserError(f"{', '.join(names)}: {error}") from None

@@ -114,7 +114,8 @@ class SiteRows:
     def _fitted(self, summaries: dict[str, ColumnSummary]) -> Encoder:
         """The encoder of a party that alone holds its columns."""
         rules = EncodingRules(**self._asked["rules"])
-        return fit_encoder({name: [each] for name, each in summaries.items()}, rules)
+        parts = {name: [each] for name, each in summaries.items()}
+        return fit_encoder(parts, rules, use=self._asked["extra"])
 
     def encoder(self, census: Census) -> Encoder | None:
         """How this site encodes its rows; None if x is an array that is only scaled.
