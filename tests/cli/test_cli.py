@@ -136,7 +136,7 @@ def test_bad_commands(shell: Shell, arguments: tuple[str, ...], said: str) -> No
         ("algorithm.batch=500", "batch = 500 is larger than client 0's 114 rows"),
         ("data.sizes=[100, 100, 3, 50]", "larger than client 2's 3 rows"),
         ("algorithm.name=scca", "algorithm.name = 'scca' is unknown: did you mean 'ssca'?"),
-        ("algorithm.name=sgd", "sgd knows no constraints"),
+        ("algorithm.name=sgd", "momentum know no constraints"),
         ("algorithm.surrogate=zzz", "known are diagonal, exact, first-order"),
         ("problem.constraint.0.kind=lss", "did you mean 'loss'?"),
         ("problem.objective=cost", "problem.objective = 'cost' is unknown: known are loss, norm"),

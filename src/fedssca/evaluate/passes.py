@@ -23,6 +23,7 @@ __all__ = [
     "Pairs",
     "Passes",
     "Sums",
+    "about_one_client",
     "added",
     "everything",
     "full_passes",
@@ -85,6 +86,11 @@ def added(measures: dict[str, Sequence[Rate]], weight: Array) -> Pairs:
     }
 
 
+def about_one_client(problem: Problem) -> set[str]:
+    """The names of the quantities that are about a single client."""
+    return {bound.quantity for bound in problem.bounds if bound.client is not None}
+
+
 def tallied(
     problem: Problem, measures: dict[str, Sequence[Rate]], batch: Batch, clients: int = 0
 ) -> Sums:
@@ -95,7 +101,7 @@ def tallied(
     owner = batch["client"]
     lines = [jnp.ones_like(owner, bool), *(jnp.asarray(part.own(batch)) for part in problem.parts)]
     masks = jnp.concatenate([jnp.stack(lines), owner[None] == jnp.arange(clients)[:, None]])
-    alone = {bound.quantity for bound in problem.bounds if bound.client is not None}
+    alone = about_one_client(problem)
 
     def one(name: str, rate: Rate) -> Array:
         _, top, bottom = rate

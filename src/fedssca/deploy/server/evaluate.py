@@ -14,7 +14,7 @@ from fedssca.deploy.server.column_rounds import ColumnRounds
 from fedssca.deploy.server.row_rounds import RowRounds
 from fedssca.deploy.server.sites import Sites, SitesMissing
 from fedssca.evaluate.evaluator import EvaluatedSums, Evaluator, evaluator_of
-from fedssca.evaluate.passes import CHUNK, Sums
+from fedssca.evaluate.passes import CHUNK, about_one_client
 from fedssca.evaluate.tally import SHARED_ROWS, TallySums
 from fedssca.problem.problem import Array
 from fedssca.rounds.aggregate import Adder
@@ -53,7 +53,7 @@ class RowSums:
         """The number of rows that the last sums are over."""
         stages = ("measure", "tally", "slope")
         self._stages = {name: RowRounds(sites, name, job, adder) for name in stages}
-        self._hidden = hides_clients(job.config)
+        self._hidden, self._alone = hides_clients(job.config), about_one_client(job.problem)
         self._serial = count(1)
 
     def sums(self, w: Array) -> EvaluatedSums:
@@ -80,9 +80,19 @@ class RowSums:
         return TallySums(
             whole["train"],
             test,
-            _one_line_each([found["train"] for found in each]),
-            test and _one_line_each([found["test"] for found in each]),
+            self._one_line_each([found["train"] for found in each]),
+            test and self._one_line_each([found["test"] for found in each]),
         )
+
+    def _one_line_each(self, sums: list[Any]) -> Any:
+        """The first lines of the sums of all sites, one below the other."""
+        return {
+            name: [
+                np.stack([np.asarray(own[name][j])[0] for own in sums]) for j in range(len(rates))
+            ]
+            for name, rates in sums[0].items()
+            if name not in self._alone
+        }
 
     def _one_site(self, w: Array, site: int) -> Any:
         """What a site adds up, which the server could compute from any evaluation."""
@@ -162,8 +172,3 @@ def _added(parts: list[Any]) -> Any:
 def _if_any(sums: Any) -> Any:
     """The sums; None if all of them are 0, because there are no rows."""
     return sums if any(np.any(leaf) for leaf in jax.tree.leaves(sums)) else None
-
-
-def _one_line_each(sums: list[Sums]) -> Sums:
-    """The first lines of the sums of all sites, one below the other."""
-    return jax.tree.map(lambda *rates: np.stack([np.asarray(rate)[0] for rate in rates]), *sums)
