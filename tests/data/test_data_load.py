@@ -120,7 +120,7 @@ def test_names(tmp_path: Path) -> None:
     refused("give either data.name or data.path", None)
     refused("give either", "digits", path="a.csv")
     refused("between 0 and 1", "digits", test_fraction=1.0)
-    refused("no column 'sex' to keep; columns: none", "digits", keep=["sex"])
+    refused("no column 'sex' to keep or to make groups of; columns: none", "digits", keep=["sex"])
     refused("label 'z' goes with data.path", "digits", label="z")
     refused(
         r"mnist is not on this machine; fetch it with: fedssca data get mnist \(or point --dir / "
@@ -199,7 +199,7 @@ def test_bad_files(tmp_path: Path) -> None:
     refused("should be .csv, .npz or .parquet", None, write(tmp_path, "a", "t.xls"))
     path = write(tmp_path, "a,y\n" + "1,0\n2,1\n" * 9)
     refused("no column 'z'; set label to one of a, y", None, path, label="z")
-    refused("no column 'z' to keep; columns: a", None, path, keep=["z"])
+    refused("no column 'z' to keep .*; columns: a", None, path, keep=["z"])
     (tmp_path / "latin.csv").write_bytes(b"a,y\n\xff,0\n")
     refused("cannot be read as CSV text", None, str(tmp_path / "latin.csv"))
 

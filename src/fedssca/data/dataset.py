@@ -66,6 +66,8 @@ class Dataset:
     """How raw rows become x and y; None if x is an array that is only scaled, such as images."""
     owners: Array | None = None
     """For each training row the number of its client, if clients have files of their own."""
+    clients: tuple[str, ...] = ()
+    """The names of these clients."""
     blocks: tuple[Array, ...] | None = None
     """The features of each party, if parties have files of their own."""
     notes: tuple[str, ...] = ()
@@ -287,4 +289,6 @@ def check_keep(name: str, keep: Sequence[str], known: Sequence[str]) -> None:
     for column in keep:
         if column not in known or column in ("x", "y"):
             there = ", ".join(known) or "none"
-            raise UserError(f"{name}: no column {column!r} to keep; columns: {there}")
+            raise UserError(
+                f"{name}: no column {column!r} to keep or to make groups of; columns: {there}"
+            )

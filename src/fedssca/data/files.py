@@ -27,6 +27,8 @@ class JoinedFiles(NamedTuple):
     parties: dict[str, int]
     """For each column the number of its file, if the files hold columns."""
     notes: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    """The names of the files, if the files hold rows."""
 
 
 def expanded(paths: Sequence[str]) -> list[Path]:
@@ -68,7 +70,9 @@ def stack_rows(paths: Sequence[Path], reading: Reading) -> JoinedFiles:
             )
     owners = np.repeat(np.arange(len(paths), dtype=np.int32), [_rows(table) for table in tables])
     table = {name: _stacked(name, [t[name] for t in tables], paths) for name in names}
-    return JoinedFiles(table, owners, {})
+    called = [table_name(path) for path in paths]
+    clients = called if len(set(called)) == len(called) else [str(path) for path in paths]
+    return JoinedFiles(table, owners, {}, clients=tuple(clients))
 
 
 def join_columns(paths: Sequence[Path], id_column: str, reading: Reading) -> JoinedFiles:

@@ -106,7 +106,12 @@ class DataSource:
         )
         notes = (*raw.notes, *joined.notes)
         return dataclasses.replace(
-            raw, reading=self.reading, parties=joined.parties, notes=notes, id=self.id
+            raw,
+            reading=self.reading,
+            parties=joined.parties,
+            clients=joined.clients,
+            notes=notes,
+            id=self.id,
         )
 
     def _without(self, table: Table) -> Table:

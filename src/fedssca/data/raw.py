@@ -57,6 +57,8 @@ class RawData:
     """The column that identified the rows; it is not in the table."""
     owners: Array | None = None
     """(N,) the client of each row, if clients have files of their own."""
+    clients: tuple[str, ...] = ()
+    """The names of these clients."""
     parties: dict[str, int] = field(default_factory=dict)
     """The party of each column, if parties have files of their own."""
     notes: tuple[str, ...] = ()
@@ -94,6 +96,7 @@ class RawData:
             positive=self.positive,
             encoder=encoder,
             owners=None if self.owners is None else self.owners[self.train],
+            clients=self.clients,
             blocks=self._blocks(encoder),
             notes=(*self.notes, *left_out),
         )

@@ -193,13 +193,13 @@ def by_sample(
     return Rows(dict(columns), counts, order.astype(np.int32))
 
 
-def by_owner(columns: Mapping[str, Array], owners: Array) -> Rows:
+def by_owner(columns: Mapping[str, Array], owners: Array, names: tuple[str, ...] = ()) -> Rows:
     """Give each row to the client whose number is in `owners`, without a copy."""
     counts = np.bincount(owners)
     if not counts.all():
         raise UserError(f"client {int(counts.argmin())} has no training row; leave its file out")
     order = np.argsort(owners, kind="stable").astype(np.int32)
-    return Rows(dict(columns), tuple(int(c) for c in counts), order)
+    return Rows(dict(columns), tuple(int(c) for c in counts), order, names)
 
 
 def by_feature(

@@ -60,7 +60,7 @@ def share_out(data: DataSettings, dataset: Dataset, seed: int) -> Rows | Columns
     """The training rows (or their features) given out to clients, as the config says."""
     holder = data.label_holder if data.label_holder >= 0 else None
     if dataset.owners is not None and data.split == "sample":
-        return by_owner(dataset.train, dataset.owners)
+        return by_owner(dataset.train, dataset.owners, dataset.clients)
     if dataset.blocks is not None and data.split == "feature":
         return Columns(dataset.train, dataset.blocks, holder, data.collection)
     sizes = [int(s) if s.is_integer() else s for s in data.sizes] or None
