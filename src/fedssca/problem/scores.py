@@ -17,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 from fedssca.errors import UserError, nearest
 from fedssca.problem.constraint_kinds import ObjectiveName
 from fedssca.problem.constraints import LOSS, Constraint, ScoreTerm, cross_entropy, worst_parts
+from fedssca.problem.constraints.base import Once
 from fedssca.problem.limits import Bound
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
 from fedssca.problem.worst import minimise_worst
@@ -68,18 +69,19 @@ def assemble(
     known[0] = 1.0 if objective == "norm" else l2
 
     def stacked(outputs: Array, batch: Batch) -> Array:
-        return jnp.stack([fn(outputs, batch) for fn in fns.values()])
+        now = Once(outputs, batch)
+        return jnp.stack([now.of(fn) for fn in fns.values()])
 
     def measures(outputs: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
         hit = (outputs.argmax(axis=1) == batch["y"]).astype(outputs.dtype)
-        one = jnp.ones_like(hit)
+        one, now = jnp.ones_like(hit), Once(outputs, batch)
         rates: dict[str, Sequence[Rate]] = {
             "cost": [(1.0, cross_entropy(outputs, batch), one)],
             "accuracy": [(1.0, hit, one)],
         }
         for constraint in constraints:
             if constraint.rates is not None:
-                rates[constraint.name] = constraint.rates(outputs, batch)
+                rates[constraint.name] = now.of(constraint.rates)
         return rates
 
     made = Problem(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +15,40 @@ from fedssca.problem.limits import Bound, Limit, sides
 from fedssca.problem.losses import LOSS, cross_entropy
 from fedssca.problem.problem import Array, Batch, Rate
 
+Result = TypeVar("Result")
 ScoreTerm: TypeAlias = Callable[[Array, Batch], Array]
 """(scores (B, L), batch) -> one number per sample, (B,)."""
 Rates: TypeAlias = Callable[[Array, Batch], Sequence[Rate]]
 """(scores, batch) -> the quantity to report, as a sum of rates."""
+
+
+class Once:
+    """Values of the rows of a batch by name: each is computed once, however many means use it."""
+
+    def __init__(self, scores: Array, batch: Batch) -> None:
+        self.scores, self.batch = scores, batch
+        self._found: dict[str, Array] = {}
+
+    def value(self, key: str, fn: ScoreTerm) -> Array:
+        """fn(scores, batch); functions with the same key must be the same function."""
+        if key not in self._found:
+            self._found[key] = fn(self.scores, self.batch)
+        return self._found[key]
+
+    def of(self, fn: Callable[[Array, Batch], Result]) -> Result:
+        """fn(scores, batch), which shares its values with others if it is `Shared`."""
+        return fn.make(self) if isinstance(fn, Shared) else fn(self.scores, self.batch)
+
+
+@dataclass(frozen=True)
+class Shared(Generic[Result]):
+    """A function of (scores, batch) that shares values with others of the same batch."""
+
+    make: Callable[[Once], Result]
+
+    def __call__(self, scores: Array, batch: Batch) -> Result:
+        """The function by itself."""
+        return self.make(Once(scores, batch))
 
 
 class Constraint(NamedTuple):

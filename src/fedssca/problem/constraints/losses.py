@@ -39,4 +39,6 @@ def loss_gap_at_most(
 def _loss(kind: KindName, groups: Groups) -> Quantity:
     """The mean loss; over all rows it is the term of the objective."""
     words = "loss" if kind == "loss" else "loss gap"
-    return Quantity(kind, kind, words, LOSS, cross_entropy, None, groups.all_rows(), stepwise=False)
+    return Quantity(
+        kind, kind, words, LOSS, LOSS, cross_entropy, None, groups.all_rows(), stepwise=False
+    )

@@ -29,7 +29,13 @@ import numpy as np
 
 from fedssca.errors import UserError
 from fedssca.problem.constraint_kinds import KindName
-from fedssca.problem.constraints.base import Rates, ScoreTerm, straight_through
+from fedssca.problem.constraints.base import (
+    Once,
+    Rates,
+    ScoreTerm,
+    Shared,
+    straight_through,
+)
 from fedssca.problem.constraints.cells import Mask
 from fedssca.problem.constraints.groups import Group
 from fedssca.problem.problem import Array, Batch, Rate
@@ -52,6 +58,8 @@ class Quantity(NamedTuple):
     """The quantity in words, such as "fnr of 'sick'"."""
     key: str
     """What tells its means from those of other quantities."""
+    valued: str
+    """What tells its values from those of other quantities."""
     value: ScoreTerm
     mask: Mask | None
     """batch -> the rows that it is about, such as those of class 'sick'; None: all."""
@@ -79,18 +87,28 @@ class Quantity(NamedTuple):
         inside = _both(group.own, self.mask)
         factor = 1.0 / float(np.mean(self.base & group.rows))
 
-        def term(scores: Array, batch: Batch) -> Array:
-            own = self.value(scores, batch)
-            return own if inside is None else jnp.where(inside(batch), factor, 0.0) * own
+        def term(now: Once) -> Array:
+            own = self.of(now, group)
+            return own if inside is None else jnp.where(inside(now.batch), factor, 0.0) * own
 
-        def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
-            own = self.value(scores, batch)
+        def rates(now: Once) -> Sequence[Rate]:
+            own = self.of(now, group)
             counted = jnp.ones_like(own)
             if inside is not None:
-                counted = jnp.asarray(inside(batch)).astype(own.dtype)
+                counted = jnp.asarray(inside(now.batch)).astype(own.dtype)
             return [(1.0, counted * own, counted)]
 
-        return term, rates
+        return Shared(term), Shared(rates)
+
+    def of(self, now: Once, group: Group) -> Array:
+        """The value of every row, which groups share.
+
+        Gradients are added in another order where values are shared, so limits on all rows do not
+        share them: their results do not depend on which other limits there are.
+        """
+        if group.own is None:
+            return self.value(now.scores, now.batch)
+        return now.value(self.valued, self.value)
 
     def apart(self, low: Group, high: Group) -> tuple[ScoreTerm, Rates]:
         """The mean over `high` less the mean over `low`: as a single term, and as reported."""
@@ -100,21 +118,21 @@ class Quantity(NamedTuple):
             for sign, group in ((-1.0, low), (1.0, high))
         ]
 
-        def term(scores: Array, batch: Batch) -> Array:
+        def term(now: Once) -> Array:
             weights = [
-                jnp.where(True if own is None else own(batch), factor, 0.0)
+                jnp.where(True if own is None else own(now.batch), factor, 0.0)
                 for factor, own in factors
             ]
-            return self.value(scores, batch) * sum(weights)
+            return self.value(now.scores, now.batch) * sum(weights)
 
-        def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
+        def rates(now: Once) -> Sequence[Rate]:
             return [
                 (sign * weight, top, bottom)
                 for sign, _, reported in means
-                for weight, top, bottom in reported(scores, batch)
+                for weight, top, bottom in now.of(reported)
             ]
 
-        return term, rates
+        return Shared(term), Shared(rates)
 
 
 def _both(a: Mask | None, b: Mask | None) -> Mask | None:

@@ -14,7 +14,14 @@ import numpy as np
 from fedssca.data.classes import Label
 from fedssca.errors import UserError
 from fedssca.problem.constraint_kinds import POSITIVE, SHARPNESS, CompareName, KindName
-from fedssca.problem.constraints.base import Constraint, Rates, ScoreTerm, check_limit
+from fedssca.problem.constraints.base import (
+    Constraint,
+    Once,
+    Rates,
+    ScoreTerm,
+    Shared,
+    check_limit,
+)
 from fedssca.problem.constraints.classes import TargetClass, coded, target_class
 from fedssca.problem.constraints.groups import Group, Groups
 from fedssca.problem.constraints.limited import each_at_most, gaps_at_most
@@ -25,7 +32,7 @@ from fedssca.problem.constraints.quantities import (
     mistake,
     predicted,
 )
-from fedssca.problem.problem import Array, Batch, Rate
+from fedssca.problem.problem import Array, Rate
 
 
 def error_at_most(
@@ -34,7 +41,9 @@ def error_at_most(
     """P(predicted != y) <= limit, over all rows or over the rows of every group."""
     check_limit("error", limit)
     key, rows = f"error[{sharpness:g}]", np.ones(1, bool) if groups is None else groups.all_rows()
-    quantity = Quantity("error", "error", "error", key, mistake("error", sharpness), None, rows)
+    quantity = Quantity(
+        "error", "error", "error", key, key, mistake("error", sharpness), None, rows
+    )
     return each_at_most(quantity, limit, groups)
 
 
@@ -74,7 +83,8 @@ def false_positive_rate_at_most(
     check_limit("fpr", limit)
     own = _class("fpr", labels, positive, classes)
     event = predicted("fpr", own.target.place, sharpness, proxy=above_count)
-    return each_at_most(own.rate("fpr", event, sharpness, others=True), limit, groups)
+    key = f"fpr[{own.target.place}, {sharpness:g}]"
+    return each_at_most(own.rate("fpr", event, sharpness, others=True, valued=key), limit, groups)
 
 
 def recall_at_least(
@@ -118,20 +128,21 @@ def precision_at_least(
     def over(group: Group) -> tuple[ScoreTerm, Rates]:
         share = float(np.mean(own.base & group.rows))
 
-        def term(scores: Array, batch: Batch) -> Array:
-            value = jnp.where(batch["y"] == place, limit - 1, limit) / share * event(scores)
-            return value if group.own is None else jnp.where(group.own(batch), value, 0.0)
+        def term(now: Once) -> Array:
+            weight = jnp.where(now.batch["y"] == place, limit - 1, limit) / share
+            value = weight * chosen.of(now, group)
+            return value if group.own is None else jnp.where(group.own(now.batch), value, 0.0)
 
-        def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
-            chosen = event(scores)
+        def rates(now: Once) -> Sequence[Rate]:
+            picked = chosen.of(now, group)
             if group.own is not None:
-                chosen = jnp.where(group.own(batch), chosen, 0.0)
-            return [(1.0, chosen * (batch["y"] == place), chosen)]
+                picked = jnp.where(group.own(now.batch), picked, 0.0)
+            return [(1.0, picked * (now.batch["y"] == place), picked)]
 
-        return term, rates
+        return Shared(term), Shared(rates)
 
-    quantity = own.rate("precision", event, sharpness)
-    quantity = quantity._replace(key=f"precision[{place}, {sharpness:g}, {limit}]", ratio=over)
+    chosen = own.rate("precision", event, sharpness)
+    quantity = chosen._replace(key=f"precision[{place}, {sharpness:g}, {limit}]", ratio=over)
     return each_at_most(quantity, 0.0, groups, low=limit)
 
 
@@ -189,6 +200,7 @@ def _chosen(kind: KindName, target: TargetClass, sharpness: float, groups: Group
         kind,
         f"{kind} of {target.words}",
         f"{kind}[{target.place}, {sharpness:g}]",
+        f"predicted[{target.place}, {sharpness:g}]",
         lambda scores, batch: event(scores),
         None,
         groups.all_rows(),
@@ -225,11 +237,16 @@ class _Class(NamedTuple):
     def misses(self, kind: KindName, sharpness: float) -> Quantity:
         """The false-negative rate."""
         event = predicted(kind, self.target.place, sharpness, missed=True, proxy=above_count)
-        made = self.rate(kind, event, sharpness)
-        return made._replace(key=f"fnr[{self.target.place}, {sharpness:g}]")
+        key = f"fnr[{self.target.place}, {sharpness:g}]"
+        return self.rate(kind, event, sharpness, valued=key)._replace(key=key)
 
     def rate(
-        self, kind: KindName, event: Event, sharpness: float, others: bool = False
+        self,
+        kind: KindName,
+        event: Event,
+        sharpness: float,
+        others: bool = False,
+        valued: str = "",
     ) -> Quantity:
         """The mean of an event over the rows of the class, or over all `others`."""
         place = self.target.place
@@ -242,6 +259,7 @@ class _Class(NamedTuple):
             self.name,
             f"{kind} of {self.target.words}",
             f"{kind}[{place}, {sharpness:g}]",
+            valued or f"predicted[{place}, {sharpness:g}]",
             lambda scores, batch: event(scores),
             mask,
             ~self.base if others else self.base,
