@@ -156,6 +156,7 @@ def test_the_certificate_by_hand() -> None:
     error, size = proof["constraints"]
     assert error == {
         "name": "error",
+        "title": "error",
         "value": pytest.approx(1.25),
         "limit": 1.25,
         "margin": pytest.approx(0.0, abs=1e-12),

@@ -165,6 +165,7 @@ def certify(
         entries.append(
             {
                 "name": name,
+                "title": titles[m] if titles else name,
                 "value": float(values[m] + problem.limits[m]),
                 "limit": float(problem.limits[m]),
                 "margin": float(0 - values[m]),
