@@ -52,5 +52,7 @@ def test_a_run(shell: Shell, table: Path) -> None:
 
 
 def test_bad_input(shell: Shell, table: Path) -> None:
-    assert "set label to one of id, age, town, out" in shell.refused("data", "describe", table)
+    assert "no label is given" in shell("data", "describe", table).out
+    line = shell.refused("data", "describe", table, "--label", "outcome")
+    assert "there is no column 'outcome'; set label to one of id, age, town, out" in line
     assert "is not there" in shell.refused("data", "describe", "none.csv")

@@ -122,6 +122,9 @@ def test_names(tmp_path: Path) -> None:
     refused("between 0 and 1", "digits", test_fraction=1.0)
     refused("no column 'sex' to keep or to make groups of; columns: none", "digits", keep=["sex"])
     refused("label 'z' goes with data.path", "digits", label="z")
+    refused("data.drop is about the columns of a table, and adult is", "adult", drop=["age"])
+    (tmp_path / "a.npz").write_bytes(b"")
+    refused("data.id is about the columns .* holds arrays", None, str(tmp_path / "a.npz"), id="a")
     refused(
         r"mnist is not on this machine; fetch it with: fedssca data get mnist \(or point --dir / "
         r"data.dir at the folder that holds train-images-idx3-ubyte.gz\)",

@@ -52,6 +52,12 @@ def test_warnings(cells: Array, words: str) -> None:
     assert any(words in line for line in about("v", cells).warnings)
 
 
+def test_an_empty_column_is_described_and_said_to_be_refused() -> None:
+    found = about("v", np.full(N, np.nan))
+    assert (found.kind, found.missing, found.values) == ("left out", N, "none")
+    assert "a run would refuse it: set data.drop" in found.warnings[0]
+
+
 def test_ids_are_said_to_be_left_out() -> None:
     found = about("id", np.arange(N) * 3.0)
     assert found.kind == "left out"

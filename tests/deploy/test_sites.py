@@ -335,3 +335,4 @@ def test_sites_read_ordinary_files(tmp_path: Path) -> None:
     assert census["labels"] == ["no", "yes"]
     assert (census["sizes"], found["rounds"]) == ([40, 40], 6)
     assert list(census["encoder"]["left_out"]) == ["who"]
+    assert "column 'who' is left out" in (tmp_path / "run" / "events.jsonl").read_text()

@@ -89,12 +89,14 @@ def describe(
     as_json: Json = False,
 ) -> None:
     """Show what a run will do with each column, and warn of what looks wrong."""
+    from dataclasses import replace
+
     from fedssca.data.describe import describe as described
     from fedssca.data.raw import RawData
     from fedssca.run.build import data_source, encoding_rules
 
     config = _config_of(files, label, settings)
-    raw = data_source(config).read()
+    raw = replace(data_source(config), label_optional=True).read()
     if not isinstance(raw, RawData):
         shape = raw.train["x"].shape
         told = {"name": raw.name, "rows": shape[0], "features": shape[1], "scale": raw.scale}
@@ -129,8 +131,9 @@ def _show(found: TableDescription) -> None:
         highlight=False,
     )
     total = sum(found.classes.values())
-    counts = (f"{name} {n} ({n / total:.1%})" for name, n in found.classes.items())
-    console.print(f"label {found.label}: {', '.join(counts)}", highlight=False, markup=False)
+    counts = ", ".join(f"{name} {n} ({n / total:.1%})" for name, n in found.classes.items())
+    said = f"label {found.label}: {counts}" if counts else "no label is given: set --label"
+    console.print(said, highlight=False, markup=False)
     table = Table()
     for heading in ("column", "kind", "missing", "values", "becomes"):
         table.add_column(heading, overflow="fold")

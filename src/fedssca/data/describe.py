@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from fedssca.data.encode import (
     CategoryEncoding,
     ColumnEncoding,
     DateEncoding,
-    Encoder,
     EncodingRules,
     NumberEncoding,
     is_text,
@@ -23,6 +22,7 @@ from fedssca.data.raw import RawData
 
 __all__ = ["ColumnDescription", "TableDescription", "describe"]
 
+EMPTY = "it is empty in all training rows, and a run would refuse it: set data.drop"
 MOSTLY = 0.5
 """A column is mostly missing if more than this share of its cells is."""
 FEW = 50
@@ -78,7 +78,10 @@ class TableDescription:
 
 def describe(raw: RawData, rules: EncodingRules) -> TableDescription:
     """Describe the columns of a table as a run with these rules encodes them."""
-    encoder = raw.encoder(rules)
+    empty = [name for name, cells in raw.table.items() if missing_cells(cells[raw.train]).all()]
+    filled = {name: cells for name, cells in raw.table.items() if name not in empty}
+    encoder = replace(raw, table=filled).encoder(rules)
+    left_out = encoder.left_out | dict.fromkeys(empty, EMPTY)
     encodings = {column.name: column for column in encoder.columns}
     classes = np.bincount(raw.y, minlength=len(raw.labels)).tolist()
     return TableDescription(
@@ -86,15 +89,17 @@ def describe(raw: RawData, rules: EncodingRules) -> TableDescription:
         rows=len(raw.y),
         test_rows=int((~raw.train).sum()),
         label=raw.label,
-        classes={str(label): int(n) for label, n in zip(raw.labels, classes, strict=True)},
+        classes={str(label): int(n) for label, n in zip(raw.labels, classes, strict=False)},
         clients=None if raw.owners is None else np.bincount(raw.owners[raw.train]).tolist(),
-        columns=tuple(_column(raw, name, encodings.get(name), encoder) for name in raw.table),
+        columns=tuple(
+            _column(raw, name, encodings.get(name), left_out.get(name, "")) for name in raw.table
+        ),
         notes=raw.notes,
     )
 
 
 def _column(
-    raw: RawData, name: str, encoding: ColumnEncoding | None, encoder: Encoder
+    raw: RawData, name: str, encoding: ColumnEncoding | None, why: str
 ) -> ColumnDescription:
     cells = raw.table[name]
     lacking = missing_cells(cells)
@@ -103,9 +108,9 @@ def _column(
         kind="left out" if encoding is None else encoding.kind,
         missing=int(lacking.sum()),
         values=_values(cells[~lacking]),
-        becomes=encoder.left_out[name] if encoding is None else _becomes(encoding),
+        becomes=why if encoding is None else _becomes(encoding),
         features=() if encoding is None else tuple(encoding.features),
-        warnings=() if encoding is None else tuple(_warnings(raw, cells, lacking, encoding)),
+        warnings=tuple(_warnings(raw, cells, lacking, encoding)) if encoding else (why,),
     )
 
 

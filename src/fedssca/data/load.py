@@ -12,7 +12,7 @@ import numpy as np
 from fedssca.data.arrays import aligned
 from fedssca.data.dataset import Dataset, check, from_arrays
 from fedssca.data.encode import Encoder, EncodingRules, as_text
-from fedssca.data.encode.labels import label_column
+from fedssca.data.encode.labels import USUAL, label_column
 from fedssca.data.files import JoinedFiles, expanded, join_columns, several, stack_rows
 from fedssca.data.lines import Reading
 from fedssca.data.mapped import mapped
@@ -45,6 +45,8 @@ class DataSource:
     query: str = ""
     split: str = "sample"
     """Whether several files hold different rows ("sample") or columns ("feature")."""
+    label_optional: bool = False
+    """Whether a table may be read without a label, to be looked at and not to train."""
 
     def read(self) -> RawData | Dataset:
         """Read the rows: raw columns that are not encoded yet, or arrays."""
@@ -59,6 +61,7 @@ class DataSource:
                 f"label {self.label!r} goes with data.path; {self.name} has its own label"
             )
         if self.name is not None:
+            self._check_no_table(f"{self.name} is a ready-made data set")
             return ready_made(self.name, self.directory, self.test_fraction, self.seed, self.keep)
         if self.query:
             table = read_query(self.database, self.query, self.reading, self.id)
@@ -72,6 +75,8 @@ class DataSource:
         if len(paths) > 1:
             return self._raw(several(paths), stack_rows(paths, self.reading))
         (path,) = paths
+        if path.is_dir() or path.suffix.lower() == ".npz":
+            self._check_no_table(f"{path} holds arrays without names of columns")
         if path.is_dir():
             return mapped(path, self.label or "y", self.keep)
         if not path.is_file():
@@ -89,12 +94,30 @@ class DataSource:
             raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv, .npz or .parquet")
         return self._raw(table_name(path), JoinedFiles(read_table(path, self.reading), None, {}))
 
+    def _check_no_table(self, why: str) -> None:
+        """Refuse settings that are about the columns of a table."""
+        given = {
+            "test_path": self.test_path,
+            "id": self.id,
+            "drop": self.drop,
+            "categories": self.categories,
+            "columns": self.reading.columns,
+            "missing": self.reading.missing,
+        }
+        for key, value in given.items():
+            if value:
+                raise UserError(f"data.{key} is about the columns of a table, and {why}")
+
     def _raw(self, name: str, joined: JoinedFiles) -> RawData:
         """The raw data of a table, without the columns that are dropped."""
         for column in (*self.drop, *self.categories, *filter(None, [self.id])):
             if column not in joined.table and not (joined.parties and column == self.id):
                 raise UserError(f"{name} has no column {column!r}; {nearest(column, joined.table)}")
         table = self._without(joined.table)
+        if self.label_optional and not self.label and not any(c in table for c in USUAL):
+            rows = len(next(iter(table.values())))
+            y, everyone = np.zeros(rows, np.int32), np.ones(rows, bool)
+            return RawData(name, table, "", y, (), everyone, owners=joined.owners)
         label, _ = label_column(table, self.label, name)
         test = None
         if self.test_path:

@@ -32,7 +32,8 @@ def fitted(name: str, summary: ColumnSummary, rules: EncodingRules) -> ColumnEnc
     """The encoding of a column that is used as a feature."""
     if summary.kind == "empty":
         raise UserError(
-            f"column {name!r} is empty in all {summary.rows} rows; leave it out (drop or ignore)"
+            f"column {name!r} is empty in all {summary.rows} rows; leave it out (data.drop, or "
+            "ignore in site.toml)"
         )
     indicator = summary.missing > 0
     if summary.kind == "number":

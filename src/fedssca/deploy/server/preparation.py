@@ -52,7 +52,10 @@ class ServerPreparation:
         asked = question(config, self._run)
         left_out = self._align("rows") if config.data.split == "feature" else []
         facts = self._ask_all("facts", asked)
-        return replace(merge(self._sites.names, facts, asked), left_out=left_out)
+        census = replace(merge(self._sites.names, facts, asked), left_out=left_out)
+        for column, why in (census.encoder or {}).get("left_out", {}).items():
+            self._record(f"column {column!r} is left out: {why}")
+        return census
 
     def prepare(self, config: Config, census: Census) -> Job:
         """Let all parties build the problem; a UserError names the first that has another."""
@@ -102,9 +105,13 @@ class ServerPreparation:
             )
         away = ", ".join(f"{n} leaves out {k}" for n, k in zip(names, left_out, strict=True) if k)
         what = f"aligned: {common} common rows" + (f"; {away}" if away else "")
+        self._record(what)
+        return left_out
+
+    def _record(self, what: str) -> None:
+        """Record what concerns all sites, before round 1."""
         event = {"round": 0, "site": "all sites", "event": what}
         self._record_event(event | {"time": time.time(), "live": len(self._sites.live)})
-        return left_out
 
     def _ask_all(self, kind: str, told: Question) -> list[Facts]:
         everyone = dict.fromkeys(range(len(self._sites.names)), note(told))
