@@ -121,8 +121,8 @@ def last_steps(
     """How many steps on all training rows follow the last round of a run with constraints.
 
     They are part of the default method; others end where their rounds end. There are at most T / 15
-    of them, and no more than cost twice as many gradients of single rows as the rounds did; but a
-    dozen in every run that is not short.
+    of them, and no more than cost 2.5 times as many gradients of single rows as the rounds did; but
+    20 in every run that is not short.
     """
     if not isinstance(state.memory, CorrectedMemory):
         return 0
@@ -130,5 +130,5 @@ def last_steps(
     each = algorithm.batch * algorithm.steps
     many = cohort.size if cohort else parties.count
     drawn = each * many if isinstance(parties, Rows) else each
-    most = min(rounds / 15, 2 * rounds * drawn / parties.total)
-    return int(min(max(most, min(12, rounds / 5)), 60))
+    most = min(rounds / 15, 2.5 * rounds * drawn / parties.total)
+    return int(min(max(most, min(20, rounds / 5)), 60))
