@@ -120,7 +120,7 @@ def last_steps(
 ) -> int:
     """How many steps on all training rows follow the last round of a run with constraints.
 
-    They are part of the default method; others end where their rounds end. There are at most T / 15
+    They are part of the default method; others end where their rounds end. There are at most T / 12
     of them, and no more than cost 2.5 times as many gradients of single rows as the rounds did; but
     20 in every run that is not short.
     """
@@ -130,5 +130,5 @@ def last_steps(
     each = algorithm.batch * algorithm.steps
     many = cohort.size if cohort else parties.count
     drawn = each * many if isinstance(parties, Rows) else each
-    most = min(rounds / 15, 2.5 * rounds * drawn / parties.total)
+    most = min(rounds / 12, 2.5 * rounds * drawn / parties.total)
     return int(min(max(most, min(20, rounds / 5)), 60))
