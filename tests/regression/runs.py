@@ -38,6 +38,7 @@ clients = 4
 hidden = 8
 [problem]
 penalty = 100.0
+l2 = 1e-5
 [algorithm]
 batch = 10
 rounds = 21

@@ -27,11 +27,8 @@ def test_empty_text_is_the_contract_defaults() -> None:
     assert config == Config()
     assert (config.data.name, config.data.split, config.data.clients) == ("digits", "sample", 10)
     assert (config.model.hidden, config.model.activation) == (128, "swish")
-    assert (config.problem.objective, config.problem.l2, config.problem.penalty) == (
-        "loss",
-        1e-5,
-        1e5,
-    )
+    assert (config.problem.objective, config.problem.penalty) == ("loss", 1e5)
+    assert config.problem.l2 is None  # chosen by the run
     assert config.algorithm.rounds == 1000
     assert config.algorithm.multipliers is None  # chosen by the run
     open_ = (config.algorithm.rho, config.algorithm.gamma, config.algorithm.tau)

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedssca.run.build import build
+from fedssca.run.config import parse
 from tests.cli_helpers import Shell, same_run, weights
 
 ROWS = 120
@@ -95,3 +97,13 @@ def test_ways_to_share_out(shell: Shell, tmp_path: Path, settings: tuple[str, ..
     result = json.loads(outcome.out)
     assert result["test_accuracy"] > 0.7
     assert np.isfinite(weights(tmp_path / "out")).all()
+
+
+def test_the_weight_of_the_norm_follows_the_rows_of_a_table() -> None:
+    settings = ["problem.objective=loss", "problem.constraint=[]", "algorithm.rounds=1"]
+    table = build(parse("", [*settings, "data.name=breast-cancer"]))
+    images = build(parse("", [*settings, "data.name=digits"]))
+    given = build(parse("", [*settings, "data.name=breast-cancer", "problem.l2=0.0"]))
+    rows = len(table.dataset.train["y"])
+    assert table.config.problem.l2 == table.problem.known[0] == 1 / (2 * rows)
+    assert (images.config.problem.l2, given.config.problem.l2) == (1e-5, 0.0)

@@ -27,7 +27,7 @@ from fedssca.run.build.data import (
     reading_of,
     share_out,
 )
-from fedssca.run.build.pose import model_of, problem_of
+from fedssca.run.build.pose import l2_of, model_of, problem_of
 from fedssca.run.build.runtime import RUNTIMES, Engine, engine_of
 from fedssca.run.config import Config
 from fedssca.run.privacy import check_columns, noise_of
@@ -80,6 +80,8 @@ def build(
     if clients.count != config.data.clients:  # clients that have files of their own
         own = dataclasses.replace(config.data, clients=clients.count)
         config = dataclasses.replace(config, data=own)
+    posed = dataclasses.replace(config.problem, l2=l2_of(config, dataset, clients))
+    config = dataclasses.replace(config, problem=posed)
     problem = problem_of(config, dataset, clients)
     config = calibrated(config, problem, clients, engine or engine_of(config))
     return _job(config, dataset, clients, problem)

@@ -168,7 +168,12 @@ class ProblemSettings:
     column: str | None = key(
         "The column whose values are the groups of the objective worst_group.", default=None
     )
-    l2: Real = key("The weight of |w|^2 beside the loss.", default=1e-5, ge=0)
+    l2: Real | None = key(
+        "The weight of |w|^2 beside the loss.",
+        default=None,
+        unset="1e-5; for N rows of a table 1 / (2 N), if that is more",
+        ge=0,
+    )
     penalty: OneOrMore = key(
         "The upper bound of the multipliers, c in the paper, for the rules steered and exact. A "
         "list is the continuation c_1 < c_2 < ... The rule corrected bounds them by the lengths "

@@ -61,7 +61,7 @@ def against_momentum(
     """Return the training cost of both, and |w_ssca - w_momentum| / |w_ssca|, at given rounds."""
     config = job.config
     chosen, last = config.algorithm, config.algorithm.most_rounds - 1
-    if chosen.name != "ssca" or config.problem.l2 or job.problem.constraints:
+    if chosen.name != "ssca" or config.problem.l2 != 0 or job.problem.constraints:
         raise UserError('the identity needs algorithm "ssca", problem.l2 = 0 and no constraints')
     if chosen.rho is None or chosen.gamma is None or not isinstance(chosen.tau, float):
         raise UserError("the identity needs algorithm.rho, gamma and tau (one number)")
