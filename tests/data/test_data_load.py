@@ -101,6 +101,31 @@ def test_adult_layout(tmp_path: Path) -> None:
     assert data.test["sex"].tolist() == [1]
 
 
+def test_adult_as_downloaded_is_the_ready_made_one() -> None:
+    """Without a header, with " ?" cells, and with labels that end in a full stop."""
+    folder, ready = fetch.locate("adult", held("adult")), load("adult", directory=held("adult"))
+    assert folder is not None
+    assert ready.encoder is not None
+    columns = ready.encoder.reading.columns
+    train, test = str(folder / "adult.data"), str(folder / "adult.test")
+    own = load(None, train, test_path=test, columns=columns, label="income", keep=["sex", "race"])
+    for part in ("train", "test"):
+        for name, values in getattr(ready, part).items():
+            assert np.array_equal(getattr(own, part)[name], values), (part, name)
+    assert own.encoder == ready.encoder
+
+
+def test_credit_as_downloaded_leaves_out_its_id() -> None:
+    folder = fetch.locate("credit", held("credit"))
+    assert folder is not None
+    path = str(folder / "UCI_Credit_Card.csv")
+    data = load(None, path, label="default.payment.next.month", categories=["EDUCATION"])
+    assert len(data.features) == 22 + 7
+    assert data.notes == (
+        "column 'ID' is left out: it looks like an id, all its values are different",
+    )
+
+
 def test_credit() -> None:
     data = load("credit", directory=held("credit"))
     assert data.train["x"].shape == (24000, 23)

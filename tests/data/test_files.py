@@ -153,3 +153,24 @@ def test_numbers_that_are_codes_are_categories(tmp_path: Path) -> None:
     assert data.encoder.unseen(new) == {"code": 1}
     with pytest.raises(UserError, match="no column 'b'"):
         load(path=write(tmp_path, "t.csv", "code,a,y", rows), categories=["b"])
+
+
+HEART = Path(__file__).parents[2].parent / "shared" / "data" / "heart"
+
+
+@pytest.mark.skipif(not HEART.is_dir(), reason="the files of heart disease are not here")
+def test_heart_disease_of_four_hospitals() -> None:
+    """Without headers, with missing cells that differ between the hospitals."""
+    columns = "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num"
+    names = [f'"{name}"' for name in columns.split()]
+    settings = [f"data.path={HEART}/*.data", f"data.columns=[{', '.join(names)}]"]
+    config = parse("", [*settings, 'data.label="num > 0"', "data.impute=median"])
+    dataset = load_dataset(config)
+    clients = share_out(config.data, dataset, 0)
+    assert isinstance(clients, Rows)
+    assert clients.count == 4
+    assert clients.total + len(dataset.test["y"]) == 303 + 294 + 123 + 200
+    assert dataset.labels == ("num <= 0", "num > 0")
+    marked = {name for name in dataset.features if name.endswith(" missing")}
+    assert {"ca missing", "thal missing", "chol missing"} <= marked
+    assert "age missing" not in marked

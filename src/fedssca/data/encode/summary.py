@@ -32,6 +32,8 @@ MOST_VALUES = 200
 
 More of them are rounded to three digits first.
 """
+FIRST = 1000
+"""The number of rows that are looked at first for equal values."""
 MOST_TOLD = 1000
 """The largest number of different texts that a site counts for the others."""
 
@@ -108,7 +110,7 @@ def summarise(
     sizes: dict[str, Any] = {"rows": int(counted.sum()), "missing": int((counted & lacking).sum())}
     if not len(there):
         return ColumnSummary("empty", **sizes)
-    unique = ids and not lacking.any() and len(np.unique(cells)) == len(cells)
+    unique = ids and not lacking.any() and _all_different(cells)
     if not is_text(cells):
         exact = there.astype(np.float64)
         values, rounded = _counted_numbers(exact) if rules.impute != "mean" else ({}, False)
@@ -166,6 +168,12 @@ def joined(name: str, parts: Sequence[ColumnSummary]) -> ColumnSummary:
         unique=unique,
         span=_joined_spans(spans) if unique and len(spans) == len(full) else None,
     )
+
+
+def _all_different(cells: Array) -> bool:
+    """Whether no value occurs twice; most columns show one among their first rows."""
+    first = cells[:FIRST]
+    return len(np.unique(first)) == len(first) and len(np.unique(cells)) == len(cells)
 
 
 def _moments(name: str, values: Array) -> Moments:
