@@ -17,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 
 from fedssca.errors import UserError, nearest
 from fedssca.problem.constraints import Constraint, ScoreTerm, worst_parts
+from fedssca.problem.pickling import portable, remembered
 from fedssca.problem.problem import Array, Batch, Problem, Vertical
 from fedssca.problem.scores import ScoreMeasures, assemble
 
@@ -44,7 +45,14 @@ class Model(NamedTuple):
         """h = scale * x W_1' for all columns, or for the columns of one party."""
         return (x.astype(weights.dtype) * self.scale) @ weights.T
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), portable(tuple(self))
 
+    def __deepcopy__(self, _memo: object) -> Model:
+        return self
+
+
+@remembered
 def mlp(
     features: int,
     hidden: int,
@@ -73,6 +81,7 @@ def mlp(
     return Model(init, lambda w0, h: act(h) @ w0.T, scale)
 
 
+@remembered
 def linear(features: int, classes: int, *, scale: float = 1.0, dtype: str = "float32") -> Model:
     """Softmax regression, scores = W_1 x + w_0; with two classes logistic regression, (0, z)."""
     rows = 1 if classes == 2 else classes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from fedssca.errors import UserError
 from fedssca.problem.constraint_kinds import KINDS, KindName
 from fedssca.problem.limits import Bound, Limit, sides
 from fedssca.problem.losses import LOSS, cross_entropy
+from fedssca.problem.pickling import portable, remembered
 from fedssca.problem.problem import Array, Batch, Rate
 
 Result = TypeVar("Result")
@@ -50,6 +51,9 @@ class Shared(Generic[Result]):
         """The function by itself."""
         return self.make(Once(scores, batch))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (portable(self.make),)
+
 
 class Constraint(NamedTuple):
     """sum_k weight_k mean f_k(scores, batch) <= limit, with terms = {name: (weight_k, f_k)}."""
@@ -68,12 +72,19 @@ class Constraint(NamedTuple):
     note: str = ""
     """What users should know of the limit before training, such as clients that it leaves out."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), portable(tuple(self))
+
+    def __deepcopy__(self, _memo: object) -> Constraint:
+        return self
+
 
 def straight_through(hard: Array, proxy: Array) -> Array:
     """The value of `hard`, to the last bit, with the gradient of `proxy`."""
     return jax.lax.stop_gradient(hard) + (proxy - jax.lax.stop_gradient(proxy))
 
 
+@remembered
 def client_loss_at_most(
     limit: float, sizes: Sequence[int], clients: Sequence[str] = ()
 ) -> list[Constraint]:
@@ -94,6 +105,7 @@ def client_loss_at_most(
     ]
 
 
+@remembered
 def client_loss_gap_at_most(
     limit: float, sizes: Sequence[int], clients: Sequence[str] = ()
 ) -> list[Constraint]:
@@ -125,6 +137,7 @@ def _of_client(kind: KindName, i: int, what: str, limit: float, clients: Sequenc
     return Bound(f"{kind}_{i}", high=limit, title=f"{what}, {called}", client=i)
 
 
+@remembered
 def custom(name: str, fn: ScoreTerm, limit: Limit) -> list[Constraint]:
     """mean fn(scores, batch) <= limit for your own function; its mean is reported under `name`.
 

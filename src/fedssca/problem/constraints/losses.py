@@ -9,10 +9,12 @@ from fedssca.problem.constraints.limited import each_at_most, gaps_at_most
 from fedssca.problem.constraints.quantities import Quantity
 from fedssca.problem.limits import Bound
 from fedssca.problem.losses import LOSS, cross_entropy
+from fedssca.problem.pickling import remembered
 
 __all__ = ["loss_at_most", "loss_gap_at_most"]
 
 
+@remembered
 def loss_at_most(limit: float, groups: Groups | None = None) -> list[Constraint]:
     """Training loss F(w) <= limit, the paper's constraint; with `groups` the loss of every group.
 
@@ -25,6 +27,7 @@ def loss_at_most(limit: float, groups: Groups | None = None) -> list[Constraint]
     return [Constraint(LOSS, terms, limit, bound=Bound("cost", high=limit, title=LOSS))]
 
 
+@remembered
 def loss_gap_at_most(
     limit: float, groups: Groups, *, compare: CompareName | None = None
 ) -> list[Constraint]:

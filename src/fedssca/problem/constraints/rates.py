@@ -32,9 +32,11 @@ from fedssca.problem.constraints.quantities import (
     mistake,
     predicted,
 )
+from fedssca.problem.pickling import remembered
 from fedssca.problem.problem import Array, Rate
 
 
+@remembered
 def error_at_most(
     limit: float, *, sharpness: float = SHARPNESS, groups: Groups | None = None
 ) -> list[Constraint]:
@@ -47,6 +49,7 @@ def error_at_most(
     return each_at_most(quantity, limit, groups)
 
 
+@remembered
 def false_negative_rate_at_most(
     limit: float,
     labels: np.ndarray,
@@ -67,6 +70,7 @@ def false_negative_rate_at_most(
     return each_at_most(own.misses("fnr", sharpness), limit, groups)
 
 
+@remembered
 def false_positive_rate_at_most(
     limit: float,
     labels: np.ndarray,
@@ -87,6 +91,7 @@ def false_positive_rate_at_most(
     return each_at_most(own.rate("fpr", event, sharpness, others=True, valued=key), limit, groups)
 
 
+@remembered
 def recall_at_least(
     limit: float,
     labels: np.ndarray,
@@ -107,6 +112,7 @@ def recall_at_least(
     return each_at_most(misses, 1 - limit, groups, low=limit, reported=hits)
 
 
+@remembered
 def precision_at_least(
     limit: float,
     labels: np.ndarray,
@@ -146,6 +152,7 @@ def precision_at_least(
     return each_at_most(quantity, 0.0, groups, low=limit)
 
 
+@remembered
 def parity_gap_at_most(
     limit: float,
     groups: np.ndarray | Groups,
@@ -168,6 +175,7 @@ def parity_gap_at_most(
     return gaps_at_most(_chosen("parity", target, sharpness, divided), limit, divided, compare)
 
 
+@remembered
 def opportunity_gap_at_most(
     limit: float,
     groups: np.ndarray | Groups,
