@@ -6,9 +6,12 @@ import pickle
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
+from unittest import SkipTest
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
@@ -16,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from fedssca import UserError, false_negative_rate_at_most, linear, loss_at_most
 from fedssca.problem.constraints import Constraint, cross_entropy
@@ -131,7 +135,7 @@ def test_settings_clone_and_cross_validation(iris: tuple[np.ndarray, np.ndarray]
     assert (other.get_params()["l2"], other.rounds, model.l2) == (0.5, 20, 1e-4)
     assert set(model.get_params()) == {
         *("model", "hidden", "constraints", "objective", "l2", "rounds", "batch", "seed", "column"),
-        "max_rounds",
+        *("max_rounds", "verbose", "encode", "keep", "drop"),
     }
     plain = clone(model).set_params(constraints=())
     assert cross_val_score(plain, x, y, cv=2, params={"clients": 2}).min() > 0.7
@@ -145,6 +149,7 @@ def test_the_same_seed_gives_the_same_model(iris: tuple[np.ndarray, np.ndarray])
 
 X = np.random.default_rng(0).normal(size=(8, 2))
 Y = np.array([0, 1] * 4)
+FRAME = pd.DataFrame(X, columns=["a", "b"])
 HOLE = np.where(np.arange(16).reshape(8, 2) == 3, np.nan, X)
 BAD: list[tuple[dict[str, Any], tuple[Any, ...], str]] = [
     ({}, ([],), "there are no parties"),
@@ -159,7 +164,19 @@ BAD: list[tuple[dict[str, Any], tuple[Any, ...], str]] = [
     ({}, (X, np.where(Y == 1, np.nan, 0)), "y holds NaN"),
     ({}, (X, np.array(["a", None] * 4, object)), "mixes types"),
     ({}, (X[:, 0], Y), "X has shape"),
-    ({}, ([["a"] * 2] * 8, Y), "table of numbers"),
+    ({}, ([["a"] * 2] * 8, Y), "text is encoded in a DataFrame"),
+    ({}, ([[{}] * 2] * 8, Y), "must be a string or a real number, not 'dict'"),
+    ({}, (X * 1j, Y), "Complex data"),
+    ({}, (pd.DataFrame(X),), "labels are missing"),
+    ({"encode": "yes"}, (X, Y), "encode = 'yes'"),
+    ({"drop": ["a"]}, (X, Y), "give a DataFrame"),
+    ({"drop": ["c"]}, (FRAME, Y), "no column 'c'; known are a, b"),
+    ({"keep": ["c"]}, (FRAME, Y), "keep: there is no column 'c'"),
+    ({}, ([(FRAME, Y), (FRAME[["a"]], Y)],), "client 0 has a column 'b', and client 1 has not"),
+    ({}, (FRAME[["a", "a"]], Y), "names the column 'a' twice"),
+    ({}, (FRAME.assign(b=np.nan), Y), "column 'b' is empty in all 8 rows"),
+    ({}, ([(FRAME, Y), (FRAME.assign(b="x"), Y)],), "text at one site and numbers at another"),
+    ({"constraints": {"kind": "parity", "limit": 0.1, "column": "d"}}, (FRAME, Y), "column 'd'"),
     ({}, ([(X, Y), (X, Y.astype(str))],), "another type"),
     ({}, ([(X, Y), {"x": X}],), 'the columns "x" and "y" are needed'),
     ({}, ([(X, Y), (X[:0], Y[:0])],), "client 1: there are no rows"),
@@ -206,7 +223,7 @@ def test_bad_input_is_one_clear_line(
 def test_predicting_too_early_or_other_features(fitted: FederatedClassifier) -> None:
     with pytest.raises(NotFittedError):
         FederatedClassifier().predict(X)
-    with pytest.raises(UserError, match="X has 2 features, the model was trained with 4"):
+    with pytest.raises(UserError, match=r"X has 2 features, but .* is expecting 4"):
         fitted.predict(X)
 
 
@@ -223,3 +240,39 @@ def test_a_model_that_is_not_finished_is_said() -> None:
     with pytest.warns(ConvergenceWarning, match="is over its limit 0.01"):
         model.fit(x, y, clients=2)
     assert not model.converged_
+
+
+def _name(check: Any) -> str:
+    return str(check.func.__name__)
+
+
+def _checked(model: Any, check: Callable[[Any], None]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        try:
+            check(model)
+        except SkipTest as reason:
+            pytest.skip(str(reason))
+
+
+CHECKS = list(estimator_checks_generator(FederatedClassifier("linear", rounds=10)))
+"""The checks of scikit-learn, each with an estimator."""
+OF_TRAINING = {"check_classifiers_train", "check_fit_idempotent", "check_pipeline_consistency"}
+"""The checks that are about how well or how often it is trained. In all others a model that is
+not trained takes and returns the same, and is done in a moment."""
+
+
+@pytest.mark.usefixtures("untrained")
+@pytest.mark.parametrize(
+    ("model", "check"), [pair for pair in CHECKS if _name(pair[1]) not in OF_TRAINING]
+)
+def test_scikit_learn_accepts_it(model: Any, check: Callable[[Any], None]) -> None:
+    _checked(model, check)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("model", "check"), [pair for pair in CHECKS if _name(pair[1]) in OF_TRAINING]
+)
+def test_scikit_learn_accepts_its_training(model: Any, check: Callable[[Any], None]) -> None:
+    _checked(model, check)

@@ -28,6 +28,7 @@ __all__ = [
     "read_parquet",
     "read_table",
     "table_name",
+    "text_column",
     "write_csv",
 ]
 
@@ -70,7 +71,7 @@ def read_csv(path: Path, reading: Reading | None = None) -> Table:
     columns = zip(*found.rows(), strict=True)
     comma = found.separator != ","
     return {
-        name: _column(cells, reading, comma)
+        name: text_column(cells, reading, comma)
         for name, cells in zip(found.header, columns, strict=True)
     }
 
@@ -111,8 +112,11 @@ def _marked(numbers: Array, reading: Reading) -> Array:
     return np.where(np.isin(numbers, marks), np.nan, numbers) if marks else numbers
 
 
-def _column(cells: Sequence[str], reading: Reading, comma: bool) -> Array:
-    """Return numbers if all cells that are not missing are numbers, else text."""
+def text_column(cells: Sequence[str], reading: Reading, comma: bool = False) -> Array:
+    """Return numbers if all cells that are not missing are numbers, else text.
+
+    With `comma`, numbers may have a decimal comma.
+    """
     markers = reading.markers
     text = np.array(["" if (own := cell.strip()) in markers else own for cell in cells])
     filled = np.where(text == "", "nan", text)
