@@ -33,6 +33,7 @@ _MODULE_OF = {
     "State": "fedssca.methods.algorithm",
     "Streams": "fedssca.data.stream",
     "Surrogate": "fedssca.methods.surrogate",
+    "TrainedModel": "fedssca.run.model.trained",
     "UserError": "fedssca.errors",
     "Vertical": "fedssca.problem.problem",
     "augmented_lagrangian": "fedssca.methods.rivals",
@@ -63,6 +64,7 @@ _MODULE_OF = {
     "linear": "fedssca.problem.models",
     "load": "fedssca.data.load",
     "load_into": "fedssca.problem.torch",
+    "load_model": "fedssca.run.model.files",
     "local_ssca": "fedssca.methods.local_ssca",
     "loss_at_most": "fedssca.problem.constraints",
     "loss_gap_at_most": "fedssca.problem.constraints",
@@ -170,6 +172,8 @@ if TYPE_CHECKING:
     from fedssca.rounds.in_process import Local as Local
     from fedssca.run.build.calibrate import auto as auto
     from fedssca.run.estimators import FederatedClassifier as FederatedClassifier
+    from fedssca.run.model.files import load_model as load_model
+    from fedssca.run.model.trained import TrainedModel as TrainedModel
     from fedssca.run.result import Result as Result
     from fedssca.run.seeds import train_together as train_together
     from fedssca.run.simulate import simulate as simulate

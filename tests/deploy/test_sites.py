@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fedssca.data.tables import write_csv
-from fedssca.deploy.predict import predict_file, write_predictions
 from fedssca.deploy.project import site_names
 from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.deploy.site.raw_table import read_raw_table, read_source
 from fedssca.errors import UserError
 from fedssca.run.config import Config, parse
 from fedssca.run.execute import execute
+from fedssca.run.model import load_model, predict_rows, write_predictions
 from tests.deploy.loopback import RUN, Loopback, deployed, parties
 
 BASE = """
@@ -85,17 +85,16 @@ def test_sites_with_tables_encode_alike(tmp_path: Path) -> None:
     run(config, by_rows(tmp_path, columns), tmp_path / "run")
     order = [i for part in range(2) for i in range(part, 60, 2)]
     write(tmp_path / "new.csv", {n: [v[i] for i in order] for n, v in columns.items()})
-    answer = predict_file(tmp_path / "run", tmp_path / "new.csv")
-    assert answer["labels"] == ["ill", "well"]
-    right = np.argmax(answer["scores"], axis=1) == [
-        ["ill", "well"].index(columns["y"][i]) for i in order
-    ]
+    found = predict_rows(load_model(tmp_path / "run"), tmp_path / "new.csv", "new.csv")
+    right = np.array(found.predicted) == [columns["y"][i] for i in order]
     assert right.mean() > 0.6
+    assert found.evaluation is not None
+    assert found.evaluation["accuracy"] == pytest.approx(right.mean())
     out = io.StringIO()
-    write_predictions(answer, out)
+    write_predictions(found, out)
     header, first, *_ = out.getvalue().splitlines()
-    assert header == "prediction,p[ill],p[well]"
-    assert first.split(",")[0] in ("ill", "well")
+    assert header == "id,prediction,p[ill],p[well]"
+    assert first.split(",")[:2] == ["p0", found.predicted[0]]
 
 
 def test_joint_prediction_agrees_with_the_whole_model(tmp_path: Path) -> None:
@@ -293,8 +292,10 @@ def test_a_local_deployment_predicts_raw_rows_as_it_was_trained(tmp_path: Path) 
     weights = [np.load(tmp_path / run / "model.npz")["w"] for run in ("simulated", "run")]
     assert weights[0] == pytest.approx(weights[1], rel=1e-4, abs=1e-5)
     assert found["test_accuracy"] == pytest.approx(simulated["test_accuracy"])
-    answer = predict_file(tmp_path / "run", tmp_path / "credit.csv")
-    right = np.array(answer["labels"])[np.argmax(answer["scores"], axis=1)] == y
+    models = [load_model(tmp_path / run) for run in ("simulated", "run")]
+    own, joint = (model.predict_proba(tmp_path / "credit.csv") for model in models)
+    assert own == pytest.approx(joint, abs=1e-4)
+    right = models[1].predict(tmp_path / "credit.csv") == y
     train, test = 240, 60
     reported = (found["train_accuracy"] * train + found["test_accuracy"] * test) / rows
     assert right.mean() == pytest.approx(reported, abs=1e-6)

@@ -78,7 +78,8 @@ def test_a_run_directory_honours_the_contract(
     out = tmp_path / "out"
     shell.run(out, *settings)
     names = {"checkpoint/state.npz", "config.toml", "curves.png", "metrics.jsonl", "model.npz"}
-    assert set(files(out)) == names | {"problem.json", "result.json"}
+    model = {"model/model.json", "model/weights.npz"}
+    assert set(files(out)) == names | model | {"problem.json", "result.json"}
 
     config = load_config(out)
     asked = parse(shell.small.read_text(), settings)

@@ -15,6 +15,7 @@ __all__ = ["COMMANDS", "root_command"]
 COMMANDS = {
     "run": "Train a model as a TOML file says.",
     "tune": "Search settings for each method, with the same number of trials for all.",
+    "predict": "Predict the rows of a file with the model of a finished run.",
     "report": "Write one HTML file about runs that opens in any browser, offline.",
     "ui": "Watch, compare, start, stop and resume runs in a page on this machine.",
     "export": "Give the rows of runs to TensorBoard or MLflow.",

@@ -21,6 +21,7 @@ from fedssca.cli.options import (
     read_config,
     timestamp,
 )
+from fedssca.cli.predict import Out, give
 from fedssca.errors import UserError
 from fedssca.run.progress import ProgressLine
 from fedssca.run.schema import ProjectFile
@@ -158,28 +159,25 @@ def predict(
         Path | None, typer.Argument(help="New rows (CSV or Parquet); only if the sites hold rows.")
     ] = None,
     kit: KitOption = Path("kits/submit"),
-    out: Annotated[
-        Path | None, typer.Option(help="The CSV file to write; default: stdout.")
-    ] = None,
+    out: Out = None,
     wait: Wait = 600.0,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Predict the rows of a file, or without a file the new rows that the parties hold together."""
     with starting_up():
-        from fedssca.deploy.predict import predict_file, write_predictions
+        from fedssca.run.model import joint_predictions, load_model, predict_rows
 
+    model = load_model(run)
     if file is not None:
-        answer = predict_file(run, file)
-    else:
-        from fedssca.deploy.submit import SubmittedRun, ask_for
-
-        engine = _engine()
-        with engine.open_session(engine.open_kit(kit, "submit")) as session:
-            answer = ask_for(session, SubmittedRun.read(run), run, "predict", wait)
-    if out is None:
-        write_predictions(answer, sys.stdout)
+        give(predict_rows(model, file, str(file)), out, quiet, as_json)
         return
-    with open(out, "w", newline="") as stream:
-        write_predictions(answer, stream)
+    from fedssca.deploy.submit import SubmittedRun, ask_for
+
+    engine = _engine()
+    with engine.open_session(engine.open_kit(kit, "submit")) as session:
+        answer = ask_for(session, SubmittedRun.read(run), run, "predict", wait)
+    give(joint_predictions(model, answer), out, quiet, as_json)
 
 
 @app.command(epilog="Example: fedssca deploy status --kit kits/submit")

@@ -70,6 +70,8 @@ class Dataset:
     """The names of these clients."""
     blocks: tuple[Array, ...] | None = None
     """The features of each party, if parties have files of their own."""
+    apart: bool = False
+    """Parties encode their own columns, and nobody else knows how."""
     notes: tuple[str, ...] = ()
     """What was decided about the columns and the user should know."""
 

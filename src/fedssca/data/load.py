@@ -11,18 +11,18 @@ import numpy as np
 
 from fedssca.data.arrays import aligned
 from fedssca.data.dataset import Dataset, check, from_arrays
-from fedssca.data.encode import Encoder, EncodingRules, as_text
+from fedssca.data.encode import EncodingRules, as_text
 from fedssca.data.encode.labels import USUAL, label_column
 from fedssca.data.files import JoinedFiles, expanded, join_columns, several, stack_rows
 from fedssca.data.lines import Reading
 from fedssca.data.mapped import mapped
-from fedssca.data.named import NAMES, read_credit, ready_made
+from fedssca.data.named import NAMES, ready_made
 from fedssca.data.raw import RawData, from_table
 from fedssca.data.sql import read_query
 from fedssca.data.tables import Table, is_table, read_arrays, read_table, table_name
 from fedssca.errors import UserError, nearest
 
-__all__ = ["NAMES", "DataSource", "encoded", "load", "read_rows"]
+__all__ = ["NAMES", "DataSource", "encoded", "load"]
 
 
 @dataclass(frozen=True)
@@ -199,13 +199,6 @@ def load(
         split=split,
     )
     return encoded(source.read(), EncodingRules(impute, most_categories))
-
-
-def read_rows(path: Path, encoder: Encoder) -> Table:
-    """Read further raw rows for a model as its training rows were read; labels may be absent."""
-    if encoder.reading.ready_made == "credit":
-        return read_credit(path)
-    return read_table(path, dataclasses.replace(encoder.reading, optional=encoder.label))
 
 
 def encoded(data: RawData | Dataset, rules: EncodingRules) -> Dataset:

@@ -17,7 +17,7 @@ from fedssca.data.raw import RawData, from_table
 from fedssca.data.tables import Reading, Table, read_csv
 from fedssca.errors import UserError, nearest
 
-__all__ = ["NAMES", "read_credit", "read_idx", "ready_made"]
+__all__ = ["NAMES", "credit_columns", "read_credit", "read_idx", "ready_made"]
 
 NAMES = ("adult", "breast-cancer", "credit", "digits", "fashion", "mnist")
 _CREDIT = "default.payment.next.month"
@@ -89,7 +89,15 @@ def read_credit(path: Path) -> Table:
         if column not in table:
             raise UserError(f"{path} has no column {column!r}; is it UCI_Credit_Card.csv?")
     del table["ID"]
-    return {"sex": (table.pop("SEX") == 1) * 1.0, **table}
+    return credit_columns(table)
+
+
+def credit_columns(table: Table) -> Table:
+    """The columns of the file with sex, 1 for men and 0 for women, in place of SEX."""
+    if "SEX" not in table:
+        return table
+    rest = {name: cells for name, cells in table.items() if name != "SEX"}
+    return {"sex": (table["SEX"] == 1) * 1.0, **rest}
 
 
 def read_idx(path: Path, dims: int, sha256: str | None = None) -> Array:

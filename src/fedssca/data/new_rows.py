@@ -1,18 +1,45 @@
-"""Rows from a DataFrame, or from a mapping of columns, as raw cells."""
+"""New rows for a model: from a file, a DataFrame, or a mapping of columns to the same raw cells."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedssca.data.encode.cells import Array, as_text
+from fedssca.data.encode.labels import label_source
+from fedssca.data.ids import id_cells
 from fedssca.data.lines import Reading
-from fedssca.data.tables import Table, column_of, text_column
+from fedssca.data.named import credit_columns
+from fedssca.data.tables import (
+    Table,
+    column_of,
+    read_arrays,
+    read_table,
+    text_column,
+)
 from fedssca.errors import UserError
 
-__all__ = ["as_table"]
+__all__ = ["as_table", "cells_as_written", "read_new_rows"]
+
+
+def read_new_rows(path: Path, reading: Reading, label: str = "") -> Table:
+    """Return the raw columns of a file that is like the training file; it may lack the label.
+
+    The file may have a header, also if the training file had none. The arrays of an NPZ file are
+    the columns x0, x1, ... and whatever else it holds.
+    """
+    if path.suffix.lower() == ".npz":
+        return _named_arrays(path)
+    return _changed(read_table(path, _new(reading, label)), reading)
+
+
+def cells_as_written(path: Path, column: str, reading: Reading, label: str = "") -> list[str]:
+    """Return a column of such a file as the text in it: no digit and no leading zero is lost."""
+    return id_cells(path, column, _new(reading, label))
 
 
 def as_table(rows: Any, reading: Reading, where: str = "the rows") -> Table:
@@ -27,7 +54,29 @@ def as_table(rows: Any, reading: Reading, where: str = "the rows") -> Table:
     lengths = {len(cells) for cells in table.values()}
     if len(lengths) > 1:
         raise UserError(f"{where}: the columns have {sorted(lengths)} rows; each needs as many")
-    return table
+    return _changed(table, reading)
+
+
+def _new(reading: Reading, label: str) -> Reading:
+    """The reading of rows that may lack the label."""
+    return replace(reading, optional=label_source(label, reading.columns) or "")
+
+
+def _changed(table: Table, reading: Reading) -> Table:
+    """The columns as the ready-made data set has them, where it changes those of its file."""
+    return credit_columns(table) if reading.ready_made == "credit" else table
+
+
+def _named_arrays(path: Path) -> Table:
+    arrays = read_arrays(path)
+    x = arrays.pop("x", None)
+    if x is None or x.ndim < 2 or x.dtype.kind not in "biuf":
+        raise UserError(f"{path} needs an array x of numbers with one row per sample")
+    flat = x.reshape(len(x), -1).astype(np.float64)
+    names = arrays.pop("features", [f"x{j}" for j in range(flat.shape[1])])
+    table = {str(name): flat[:, j] for j, name in enumerate(names)}
+    others = {name: v for name, v in arrays.items() if v.shape == (len(x),)}
+    return table | {n: v if v.dtype.kind == "U" else v.astype(float) for n, v in others.items()}
 
 
 def _cells(name: str, values: Iterable[Any], reading: Reading, where: str) -> Array:

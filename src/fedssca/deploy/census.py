@@ -15,6 +15,7 @@ import numpy as np
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.classes import class_names
 from fedssca.data.dataset import Array
+from fedssca.data.encode import Encoder
 from fedssca.run.build import Job
 from fedssca.run.config import Config, render
 
@@ -88,6 +89,8 @@ def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:
         features=tuple(census.features),
         labels=class_names(census.labels),
         kinds={name: tuple(kinds) for name, kinds in census.extra.items() if kinds is not None},
+        encoder=None if census.encoder is None else Encoder.from_state(census.encoder),
+        apart=census.columns,
     )
     if not census.columns:
         return dataset, Rows(rows, tuple(census.sizes), names=tuple(census.names))

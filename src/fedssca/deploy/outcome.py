@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fedssca.run.model.files import MODEL_FILES
+
 __all__ = ["ENDED", "GROWING_FILES", "RUN_FILES"]
 
 RUN_FILES = (
@@ -11,6 +13,7 @@ RUN_FILES = (
     "sites.jsonl",
     "events.jsonl",
     "model.npz",
+    *MODEL_FILES,
     "census.json",
     "result.json",
 )

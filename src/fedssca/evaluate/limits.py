@@ -13,7 +13,7 @@ from fedssca.evaluate.tally import Tally
 from fedssca.problem.limits import StatedLimit, limit_words, stated
 from fedssca.problem.problem import Problem
 
-__all__ = ["held_out_notes", "limit_entries"]
+__all__ = ["held_out_notes", "limit_entries", "limits_on"]
 
 Row = dict[str, Any]
 MOST_COUNTS = 4
@@ -23,6 +23,28 @@ MOST_COUNTS = 4
 def limit_entries(problem: Problem, constraints: Sequence[Row], tally: Tally) -> list[Row]:
     """One entry per stated limit; `constraints` are the certificate's entries of their sides."""
     return [_entry(problem, limit, constraints, tally) for limit in stated(problem.bounds)]
+
+
+def limits_on(problem: Problem, tally: Tally) -> list[Row]:
+    """Every stated limit on the held-out rows of a tally: the quantity, its counts, kept or not."""
+    found = []
+    for limit in stated(problem.bounds):
+        if any(m + 1 in problem.worst for m in limit.constraints):
+            continue
+        out: Row = {
+            "name": limit.quantity,
+            "title": limit.title,
+            "low": limit.low,
+            "high": limit.high,
+        }
+        test = tally.estimate(tally.sums.test, limit.quantity)
+        if test is None or test.value is None:
+            out["unchecked"] = _why_unchecked(limit, tally)
+        else:
+            told = {n.removeprefix("test_"): v for n, v in _held_out(limit, test).items()}
+            out |= {"value": told.pop("value"), "kept": told.pop("feasible"), **told}
+        found.append(out)
+    return found
 
 
 def held_out_notes(entries: Sequence[Row]) -> list[str]:

@@ -21,7 +21,7 @@ from fedssca.problem.pickling import portable, remembered
 from fedssca.problem.problem import Array, Batch, Problem, Vertical
 from fedssca.problem.scores import ScoreMeasures, assemble
 
-__all__ = ["ACTIVATIONS", "Model", "classifier", "linear", "mlp"]
+__all__ = ["ACTIVATIONS", "Model", "Network", "classifier", "linear", "mlp"]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "swish": jax.nn.swish,
@@ -95,6 +95,29 @@ def linear(features: int, classes: int, *, scale: float = 1.0, dtype: str = "flo
         return jnp.concatenate([jnp.zeros_like(scores), scores], axis=1) if rows == 1 else scores
 
     return Model(init, top, scale)
+
+
+class Network(NamedTuple):
+    """A ready-made network in plain values, from which it can be built again."""
+
+    name: str
+    """ "mlp" or "linear"."""
+    features: int
+    classes: int
+    hidden: int
+    """The number of hidden units; only "mlp" has them."""
+    activation: str
+    """The function of the hidden units."""
+    scale: float
+    """The factor by which inputs are multiplied."""
+    dtype: str
+
+    def model(self) -> Model:
+        """The functions of the network."""
+        shape: dict[str, Any] = {"scale": self.scale, "dtype": self.dtype}
+        if self.name == "linear":
+            return linear(self.features, self.classes, **shape)
+        return mlp(self.features, self.hidden, self.classes, self.activation, **shape)
 
 
 def classifier(

@@ -15,6 +15,7 @@ from fedssca.problem.limits import StatedLimit, stated
 from fedssca.run.build import Job, build, engine_of, for_horizon
 from fedssca.run.checkpoint import load_checkpoint, save_checkpoint
 from fedssca.run.config import Config, absolute, parse, render
+from fedssca.run.model import model_from, save_model
 from fedssca.run.more import extend
 from fedssca.run.privacy import hides_clients, traffic_of
 from fedssca.run.record import RunDirectory
@@ -127,6 +128,7 @@ def carry_out(
         **hooks,
     )
     folder.save_model(w=result.w, w_last=result.last)
+    save_model(folder, model_from(job, result.w, versions()))
     return folder.save_result(
         result.final
         | result.privacy

@@ -5,6 +5,7 @@
     metrics.jsonl   one JSON object per evaluated round
     result.json     the final row, feasibility, KKT residual, versions
     model.npz       w
+    model/          the complete model with its encoder (written by `run/model/files.py`)
     checkpoint/     state.npz: the server's state (written by `run/checkpoint.py`)
     curves.png      cost, accuracy and |w|^2 over the rounds
 
@@ -154,6 +155,8 @@ class RunDirectory:
         target = self.path / name
         draft = target.with_name(f".{target.name}.part")
         with self._disk():
+            if target.parent != self.path:
+                target.parent.mkdir(exist_ok=True)
             try:
                 with open(draft, "wb") as file:
                     fill(file)

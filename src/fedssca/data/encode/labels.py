@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from fedssca.data.classes import Label
 from fedssca.data.encode.cells import Array, as_text, is_text, missing_cells
 from fedssca.errors import UserError
 
-__all__ = ["class_places", "label_cells", "label_column"]
+__all__ = ["class_places", "label_cells", "label_column", "label_source"]
 
 USUAL = ("y", "label", "target", "class")
 """Names of columns that are labels if none is given."""
@@ -33,14 +33,18 @@ def label_column(table: Mapping[str, Array], label: str | None, where: str) -> t
     Without a `label`, the one column with a usual name is taken.
     """
     named = [name for name in USUAL if name in table] if not label else [label]
-    if len(named) == 1:
-        if named[0] in table:
-            return named[0], named[0]
-        found = _COMPARED.fullmatch(named[0])
-        if found and found[1] in table:
-            return named[0], found[1]
+    if len(named) == 1 and (column := label_source(named[0], table)) is not None:
+        return named[0], column
     what = f"there is no column {label!r}" if label else "no label column is given"
     raise UserError(f"{where}: {what}; set label to one of {', '.join(table)}")
+
+
+def label_source(label: str, names: Collection[str]) -> str | None:
+    """The column that a label needs; None if it is not among the names."""
+    if label in names:
+        return label
+    found = _COMPARED.fullmatch(label)
+    return found[1] if found and found[1] in names else None
 
 
 def label_cells(table: Mapping[str, Array], label: str, where: str) -> Array:

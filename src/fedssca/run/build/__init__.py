@@ -27,7 +27,7 @@ from fedssca.run.build.data import (
     reading_of,
     share_out,
 )
-from fedssca.run.build.pose import l2_of, model_of, problem_of
+from fedssca.run.build.pose import l2_of, model_of, network_of, problem_of
 from fedssca.run.build.runtime import RUNTIMES, Engine, engine_of
 from fedssca.run.config import Config
 from fedssca.run.privacy import check_columns, noise_of
@@ -43,6 +43,7 @@ __all__ = [
     "for_horizon",
     "load_dataset",
     "model_of",
+    "network_of",
     "plan",
     "probing",
     "problem_of",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -16,11 +15,11 @@ from fedssca.problem.constraints import (
 )
 from fedssca.problem.constraints.cells import cells_of
 from fedssca.problem.constraints.worst import MOST_GROUPS
-from fedssca.problem.models import classifier, linear, mlp
+from fedssca.problem.models import Model, Network, classifier
 from fedssca.problem.problem import Part, Problem
 from fedssca.run.schema import Config
 
-__all__ = ["l2_of", "model_of", "problem_of"]
+__all__ = ["l2_of", "model_of", "network_of", "problem_of"]
 
 IMAGES = 1e-5
 """The weight of |w|^2 beside the loss of images."""
@@ -80,15 +79,23 @@ def _parts(config: Config, rows: TrainingRows) -> tuple[Part, ...]:
     return tuple(made.values())
 
 
-def model_of(config: Config, dataset: Dataset) -> Any:
+def model_of(config: Config, dataset: Dataset) -> Model:
     """The network that a config names, for this data."""
+    return network_of(config, dataset).model()
+
+
+def network_of(config: Config, dataset: Dataset) -> Network:
+    """The same in plain values."""
     width, model = dataset.train["x"].shape[1], config.model
-    shape: dict[str, Any] = {"scale": dataset.scale, "dtype": config.run.precision}
-    table = {
-        "mlp": lambda: mlp(width, model.hidden, dataset.classes, model.activation, **shape),
-        "linear": lambda: linear(width, dataset.classes, **shape),
-    }
-    return table[model.name]()
+    return Network(
+        model.name,
+        width,
+        dataset.classes,
+        model.hidden,
+        model.activation,
+        dataset.scale,
+        config.run.precision,
+    )
 
 
 def _rows(dataset: Dataset, clients: Rows | Columns) -> TrainingRows:

@@ -83,6 +83,7 @@ END = """\
   for each group and each client; `per_client_hidden` says why there are none of clients.
 - `model.npz`: `w` is the returned flat vector, `w_last` the last iterate. For the mlp, W_0 (L x J)
   comes first and then W_1 (J x P), row by row.
+- `model/`: the complete model for [predictions](predict.md): weights, network, encoder, classes.
 - `curves.png`, `checkpoint/`.
 """
 

@@ -1,0 +1,30 @@
+"""A trained model and everything that is needed to use it, saved in `model/` of a run directory.
+
+counted       what its limits need to know of the training rows
+trained       the model: network, weights, encoder, classes; predictions for new rows
+files         the files of `model/`
+evaluation    loss, accuracy and limits on new rows with labels
+predictions   the table of predictions that commands write
+"""
+
+from fedssca.run.model.counted import CountedRows
+from fedssca.run.model.files import load_model, save_model
+from fedssca.run.model.predictions import (
+    Predictions,
+    joint_predictions,
+    predict_rows,
+    write_predictions,
+)
+from fedssca.run.model.trained import TrainedModel, model_from
+
+__all__ = [
+    "CountedRows",
+    "Predictions",
+    "TrainedModel",
+    "joint_predictions",
+    "load_model",
+    "model_from",
+    "predict_rows",
+    "save_model",
+    "write_predictions",
+]

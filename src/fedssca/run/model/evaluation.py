@@ -1,0 +1,73 @@
+"""Loss, accuracy and limits of a trained model on new rows with labels.
+
+They are computed as a run computes those of its held-out rows, to the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedssca.data import Dataset, Rows
+from fedssca.data.encode import as_text, is_text, named_cells
+from fedssca.evaluate.evaluator import evaluator_over
+from fedssca.evaluate.limits import limits_on
+from fedssca.problem.problem import Problem
+from fedssca.run.build import problem_of
+from fedssca.run.model.trained import TrainedModel
+
+__all__ = ["evaluate_rows", "problem_again"]
+
+Array = np.ndarray
+
+
+def problem_again(model: TrainedModel) -> Problem:
+    """The problem of the run, posed again from the counts that were saved with the model."""
+    rows = model.counted.rows(model.network.features, set(model.kinds))
+    dataset = Dataset(
+        name="saved",
+        train=rows.columns,
+        test={},
+        classes=len(model.classes),
+        scale=model.network.scale,
+        features=model.features,
+        labels=model.classes,
+        kinds=model.kinds,
+        positive=model.positive,
+    )
+    return problem_of(model.config, dataset, rows)
+
+
+def evaluate_rows(
+    model: TrainedModel, table: Mapping[str, Array], x: Array, y: Array
+) -> dict[str, Any]:
+    """The quantities of the run on rows with the classes y, and each limit with its counts."""
+    with jax.enable_x64(model.network.dtype == "float64"):
+        problem = problem_again(model)
+        beside = {name: _beside(model, name, table, len(x)) for name in _columns(model)}
+        columns = {"x": x, "y": y.astype(np.int32), **beside}
+        evaluator = evaluator_over(problem, Rows(columns, (len(x),)), columns)
+        w = problem.extended(jnp.asarray(model.w))
+        row = evaluator.row(w)
+        values = {n.removeprefix("test_"): v for n, v in row.items() if n.startswith("test_")}
+        return {"rows": len(x), **values, "limits": limits_on(problem, evaluator.tally(w))}
+
+
+def _columns(model: TrainedModel) -> list[str]:
+    return [name for name in model.counted.columns if name != "y"]
+
+
+def _beside(model: TrainedModel, name: str, table: Mapping[str, Array], rows: int) -> Array:
+    """A column that limits use; a row in none of the known groups has -1 or NaN."""
+    if name not in model.kinds:
+        numbers = name in table and not is_text(table[name])
+        return table[name].astype(np.float32) if numbers else np.full(rows, np.nan, np.float32)
+    if name not in table:
+        return np.full(rows, -1, np.int32)
+    places = {kind: place for place, kind in enumerate(model.kinds[name])}
+    cells = named_cells(as_text(table[name]))
+    return np.array([places.get(cell, -1) for cell in cells.tolist()], np.int32)

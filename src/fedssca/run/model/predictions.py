@@ -1,0 +1,125 @@
+"""Predictions for rows as a table: ids, the class, and the probability of every class."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from fedssca.data.classes import Label
+from fedssca.data.encode import as_text, missing_cells
+from fedssca.data.encode.labels import label_cells, label_source
+from fedssca.data.new_rows import cells_as_written
+from fedssca.data.tables import is_table
+from fedssca.errors import UserError, nearest
+from fedssca.run.model.evaluation import evaluate_rows
+from fedssca.run.model.trained import TrainedModel, probabilities
+
+__all__ = ["Predictions", "joint_predictions", "predict_rows", "write_predictions"]
+
+Array = np.ndarray
+
+
+class Predictions(NamedTuple):
+    """The predictions of rows in their order."""
+
+    classes: tuple[Label, ...]
+    probabilities: Array
+    """(rows, classes)."""
+    ids: dict[str, list[str]]
+    """The columns that identify the rows."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of the rows."""
+    evaluation: dict[str, Any] | None = None
+    """Loss, accuracy and limits; None if the rows have no labels."""
+
+    @property
+    def predicted(self) -> list[Label]:
+        """The most likely class of every row, by name."""
+        return [self.classes[place] for place in self.probabilities.argmax(axis=1)]
+
+
+def predict_rows(
+    model: TrainedModel, rows: Any, where: str, keep: Sequence[str] = ()
+) -> Predictions:
+    """Predict rows of a file, DataFrame or mapping; with labels, also evaluate the model on them.
+
+    Columns that identify the rows, and those in `keep`, stand beside the predictions.
+    """
+    table = model.table(rows)
+    if not table or not len(next(iter(table.values()))):
+        raise UserError(f"{where} has no rows; give at least one row to predict")
+    for name in keep:
+        if name not in table:
+            raise UserError(f"{where}: there is no column {name!r} to keep; {nearest(name, table)}")
+    x = model.encode(table, where)
+    kept = dict.fromkeys([*_identifying(model, table), *keep])
+    evaluation, notes = _evaluated(model, table, x, where)
+    return Predictions(
+        model.classes,
+        probabilities(model.scores(x)),
+        {name: _ids(model, rows, table, name) for name in kept},
+        (*_unseen(model, table), *notes),
+        evaluation,
+    )
+
+
+def joint_predictions(model: TrainedModel, answer: Mapping[str, Any]) -> Predictions:
+    """The predictions for new rows that parties hold together, from the scores that they told."""
+    scores = np.asarray(answer["scores"], model.network.dtype)
+    return Predictions(model.classes, probabilities(scores), {})
+
+
+def write_predictions(found: Predictions, stream: IO[str]) -> None:
+    """Write one line per row: ids, the predicted class, and the probability of every class."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*found.ids, "prediction", *(f"p[{name}]" for name in found.classes)])
+    for *ids, label, chances in zip(
+        *found.ids.values(), found.predicted, found.probabilities, strict=True
+    ):
+        writer.writerow([*ids, label, *(str(chance) for chance in chances)])
+
+
+def _identifying(model: TrainedModel, table: Mapping[str, Array]) -> list[str]:
+    """The columns that are no inputs of the model and have another value in every row."""
+    used = {*model.inputs, label_source(model.label, table)}
+    rest = {name: cells for name, cells in table.items() if name not in used}
+    return [n for n, v in rest.items() if n == model.id or len(np.unique(v)) == len(v)]
+
+
+def _ids(model: TrainedModel, rows: Any, table: Mapping[str, Array], name: str) -> list[str]:
+    """A column as it stands in the file: no digit and no leading zero is lost."""
+    if isinstance(rows, str | Path) and is_table(Path(rows)):
+        with suppress(UserError):  # a column that is not in the file as it is
+            path = Path(rows).expanduser()
+            return cells_as_written(path, name, model.reading, model.label)
+    return [str(cell) for cell in as_text(table[name]).tolist()]
+
+
+def _evaluated(
+    model: TrainedModel, table: Mapping[str, Array], x: Array, where: str
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """The evaluation on the rows that have a label, and how many have none."""
+    if model.encoder is None or label_source(model.label, table) is None:
+        return None, []
+    there = ~missing_cells(label_cells(table, model.label, where))
+    if not there.any():
+        return None, []
+    own = {name: values[there] for name, values in table.items()}
+    y = model.encoder.encode_labels(own, where)
+    lacking = int((~there).sum())
+    notes = [f"{lacking:,} rows have no label and do not count in the evaluation"]
+    return evaluate_rows(model, own, x[there], y), notes if lacking else []
+
+
+def _unseen(model: TrainedModel, table: Mapping[str, Array]) -> list[str]:
+    """How many cells hold a category that no training row had."""
+    found = model.encoder.unseen(table) if model.encoder else {}
+    return [
+        f"column {name!r}: {count:,} cells hold a value that no training row had"
+        for name, count in found.items()
+    ]

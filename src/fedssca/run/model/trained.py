@@ -1,0 +1,160 @@
+"""A trained model with its encoder and the names of its classes: from raw rows to predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from fedssca.data.classes import Label
+from fedssca.data.encode import Encoder, is_text
+from fedssca.data.lines import Reading
+from fedssca.data.new_rows import as_table, read_new_rows
+from fedssca.data.tables import Table
+from fedssca.errors import UserError, nearest
+from fedssca.evaluate.passes import CHUNK
+from fedssca.problem.models import Network
+from fedssca.run.build import Job, network_of
+from fedssca.run.config import Config, parse, render
+from fedssca.run.model.counted import CountedRows
+
+__all__ = ["TrainedModel", "model_from"]
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A trained model; `predict` and `predict_proba` take raw rows, as the training file has them.
+
+    Rows are a DataFrame, a mapping from names to columns, or the path of a file.
+    """
+
+    network: Network
+    w: Array = field(repr=False)
+    """The parameters as one vector, as in model.npz."""
+    classes: tuple[Label, ...]
+    """The names of the classes, in the order of the columns of `predict_proba`."""
+    features: tuple[str, ...] = field(repr=False)
+    """The names of the inputs of the network."""
+    encoder: Encoder | None = field(repr=False)
+    """How raw rows become the inputs; None if these are numbers that are used as they are."""
+    settings: str = field(repr=False)
+    """The configuration of the run, as TOML text."""
+    counted: CountedRows = field(repr=False)
+    """What the limits of the run need to know of its training rows."""
+    kinds: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    """The values of columns of text that limits use."""
+    positive: int | None = field(default=None, repr=False)
+    """The class that rates are about, if the data set itself defines one."""
+    blocks: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
+    """The places of the features of each party; empty if the clients held rows."""
+    apart: bool = field(default=False, repr=False)
+    """The parties keep the encoders of their columns to themselves, so only they can predict."""
+    versions: dict[str, str] = field(default_factory=dict, repr=False)
+    """The versions of the packages that trained it."""
+
+    def predict(self, rows: Any) -> Array:
+        """The most likely class of every row, by name."""
+        return np.array(self.classes)[self.predict_proba(rows).argmax(axis=1)]
+
+    def predict_proba(self, rows: Any) -> Array:
+        """The probability of every class for every row, (rows, classes)."""
+        return probabilities(self.scores(self.encode(self.table(rows))))
+
+    def table(self, rows: Any) -> Table:
+        """The raw columns of rows in any of the forms that predictions take."""
+        if isinstance(rows, str | Path):
+            return read_new_rows(Path(rows).expanduser(), self.reading, self.label)
+        return as_table(rows, self.reading)
+
+    def encode(self, table: Mapping[str, Array], where: str = "the rows") -> Array:
+        """The inputs of the network (rows, features) from raw columns."""
+        if self.encoder is not None:
+            return self.encoder.encode(table, where)
+        if self.apart:
+            raise UserError(
+                "no party has all columns of this model: predict jointly, with fedssca deploy "
+                "predict RUN and no file"
+            )
+        for name in self.features:
+            if name not in table:
+                raise UserError(
+                    f"{where}: column {name!r} is missing, which the model needs; "
+                    f"{nearest(name, table)}"
+                )
+            if is_text(table[name]) or not np.isfinite(table[name]).all():
+                raise UserError(f"{where}: column {name!r} must hold numbers only; mend it")
+        return np.stack([table[name] for name in self.features], axis=1).astype(np.float32)
+
+    def scores(self, x: Array) -> Array:
+        """The scores of encoded rows (rows, classes); the largest names the class."""
+        with jax.enable_x64(self.network.dtype == "float64"):
+            model = self.network.model()
+            w0, w1 = map(jnp.asarray, self.layers)
+            score = jax.jit(lambda rows: model.top(w0, model.local(w1, rows)))
+            parts = [score(x[begin : begin + CHUNK]) for begin in range(0, len(x), CHUNK)]
+            return np.concatenate([np.asarray(part) for part in parts])
+
+    @property
+    def layers(self) -> tuple[Array, Array]:
+        """The parameters of the top, w_0, and of the first layer, W_1 (units, features)."""
+        with jax.enable_x64(self.network.dtype == "float64"):
+            w0, w1 = ravel_pytree(self.network.model().init(0))[1](jnp.asarray(self.w))
+            return np.asarray(w0), np.asarray(w1)
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the run."""
+        return parse(self.settings, source="the saved configuration")
+
+    @property
+    def label(self) -> str:
+        """The label of the training rows."""
+        return self.encoder.label if self.encoder else self.config.data.label or "y"
+
+    @property
+    def reading(self) -> Reading:
+        """How files with raw rows are read."""
+        return self.encoder.reading if self.encoder else Reading()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The raw columns that the model needs."""
+        return tuple(c.name for c in self.encoder.columns) if self.encoder else self.features
+
+    @property
+    def id(self) -> str:
+        """The column that identified the training rows; empty if there was none."""
+        return self.encoder.id if self.encoder else ""
+
+
+def model_from(job: Job, w: Array, versions: Mapping[str, str]) -> TrainedModel:
+    """The model of a job with the parameters w that its training returned."""
+    dataset, blocks = job.dataset, getattr(job.clients, "blocks", ())
+    return TrainedModel(
+        network_of(job.config, dataset),
+        np.asarray(w),
+        dataset.labels,
+        dataset.features,
+        dataset.encoder,
+        render(job.config),
+        CountedRows.of(job.config, job.clients),
+        dict(dataset.kinds),
+        dataset.positive,
+        tuple(tuple(int(place) for place in block) for block in blocks),
+        dataset.apart,
+        dict(versions),
+    )
+
+
+def probabilities(scores: Array) -> Array:
+    """exp(s_l) / sum_k exp(s_k) of the scores s of every row."""
+    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
