@@ -61,7 +61,7 @@ class ProgressLine:
         self._shown = set() if shown is None else shown
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=12),
+            BarColumn(bar_width=8),
             TextColumn("{task.percentage:>3.0f} %") if percent else MofNCompleteColumn(),
             TextColumn("{task.fields[numbers]}", markup=False),
             TimeRemainingColumn(compact=True),
@@ -166,7 +166,7 @@ def showing_rounds(
     if not visible:
         yield on_row or (lambda row: None)
         return
-    with ProgressLine(console, "training", rounds - 1, transient=True) as line:
+    with ProgressLine(console, "rounds", rounds - 1, transient=True) as line:
 
         def shown(row: Row) -> None:
             line.show_row(row)
