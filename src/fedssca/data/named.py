@@ -64,7 +64,7 @@ def _from_folder(
         )
     paths = [fetch.find_file(folder, f) or folder / f for f in files]
     if name == "credit":
-        data = from_table(name, read_credit(paths[0]), _CREDIT, fraction, seed, ["sex", *keep])
+        data = from_table(name, read_credit(paths[0]), _CREDIT, fraction, seed, _with(keep, "sex"))
         return dataclasses.replace(data, reading=Reading(ready_made="credit"))
     sums = fetch.DOWNLOADS[name].files
     if name == "adult":
@@ -73,13 +73,18 @@ def _from_folder(
                 fetch.verify(p, sums[p.name], fetch.digest(p))
         reading = Reading(columns=_ADULT)
         train, test = (read_csv(p, reading) for p in paths)
-        data = from_table(name, train, "income", fraction, seed, ["sex", "race", *keep], test)
+        data = from_table(name, train, "income", fraction, seed, _with(keep, "sex", "race"), test)
         positive = data.labels.index(">50K")
         return dataclasses.replace(data, positive=positive, reading=reading)
     x, y, xt, yt = (
         read_idx(p, d, sums[f]) for p, f, d in zip(paths, files, (3, 1, 3, 1), strict=True)
     )
     return from_arrays(name, {"x": x, "y": y}, {"x": xt, "y": yt}, 1 / 255, fraction, seed, keep)
+
+
+def _with(keep: Sequence[str], *own: str) -> list[str]:
+    """The columns to keep, after those that the data set always keeps."""
+    return list(dict.fromkeys([*own, *keep]))
 
 
 def read_credit(path: Path) -> Table:

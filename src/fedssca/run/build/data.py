@@ -34,7 +34,7 @@ def data_source(config: Config) -> DataSource:
         label=data.label or None,
         test_fraction=data.test_fraction,
         seed=config.run.seed,
-        keep=asked if data.own else data.keep,
+        keep=asked,
         test_path=data.test_path or None,
         id=data.id,
         drop=data.drop,
