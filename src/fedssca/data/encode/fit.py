@@ -15,13 +15,11 @@ from fedssca.data.encode.columns import (
     DateEncoding,
     NumberEncoding,
 )
-from fedssca.data.encode.summary import ColumnSummary, EncodingRules, Moments
+from fedssca.data.encode.summary import FEWEST_IDS, ColumnSummary, EncodingRules, Moments
 from fedssca.errors import UserError
 
 __all__ = ["fitted", "looks_like_id"]
 
-FEWEST_IDS = 20
-"""In tables with fewer rows, different values are no sign of an id."""
 FEWEST_NUMBERED = 100
 """In tables with fewer rows, consecutive numbers without the name of an id are no sign of one."""
 _ID_NAME = re.compile(r"(^|.*[_\-. ])(id|ids|uuid|guid|index)", re.IGNORECASE)

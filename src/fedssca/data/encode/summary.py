@@ -1,7 +1,7 @@
 """What a site tells of a column: counts and sums that add up over sites.
 
 The simulator is one site, and uses the same summaries. Rows do not leave a site, and of a column of
-text with more different values than categories may have, only values that occur at least twice do.
+text with many different values only those that occur at least twice do.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ from fedssca.data.encode.cells import (
 )
 from fedssca.errors import UserError
 
-__all__ = ["ColumnSummary", "EncodingRules", "Moments", "joined", "summarise"]
+__all__ = ["FEWEST_IDS", "ColumnSummary", "EncodingRules", "Moments", "joined", "summarise"]
 
 Moments = tuple[float, float, float]
 """The number of values, their mean, and the sum of squared distances from it."""
 
 MOST_VALUES = 200
-"""The largest number of different numbers that are counted as they are.
+"""The largest number of different values that are counted as they are.
 
-More of them are rounded to three digits first.
+More numbers than that are rounded to three digits first, and of more texts (or four times the
+number of categories) those that occur once are not told.
 """
+FEWEST_IDS = 20
+"""In tables with fewer rows, different values are no sign of an id."""
 FIRST = 1000
 """The number of rows that are looked at first for equal values."""
 MOST_TOLD = 1000
@@ -223,10 +226,10 @@ def _rounded(values: dict[float, int]) -> dict[float, int]:
 
 def _told(counts: Counter[str], rules: EncodingRules, unique: bool) -> dict[str, int]:
     """The texts that a site tells, most frequent first."""
-    if len(counts) <= rules.most_categories:
-        return {kind: counts[kind] for kind in sorted(counts)}
-    if unique:
+    if unique and len(counts) >= FEWEST_IDS:
         return {}
+    if len(counts) <= max(MOST_VALUES, 4 * rules.most_categories):
+        return {kind: counts[kind] for kind in sorted(counts)}
     often = sorted((k for k, n in counts.items() if n > 1), key=lambda k: (-counts[k], k))
     return {kind: counts[kind] for kind in often[:MOST_TOLD]}
 
