@@ -176,7 +176,11 @@ BAD: list[tuple[dict[str, Any], tuple[Any, ...], str]] = [
     ({}, (FRAME[["a", "a"]], Y), "names the column 'a' twice"),
     ({}, (FRAME.assign(b=np.nan), Y), "column 'b' is empty in all 8 rows"),
     ({}, ([(FRAME, Y), (FRAME.assign(b="x"), Y)],), "text at one site and numbers at another"),
-    ({"constraints": {"kind": "parity", "limit": 0.1, "column": "d"}}, (FRAME, Y), "column 'd'"),
+    (
+        {"constraints": {"kind": "parity", "limit": 0.1, "column": "d"}},
+        (FRAME, Y),
+        "no column 'd'; known are a",
+    ),
     ({}, ([(X, Y), (X, Y.astype(str))],), "another type"),
     ({}, ([(X, Y), {"x": X}],), 'the columns "x" and "y" are needed'),
     ({}, ([(X, Y), (X[:0], Y[:0])],), "client 1: there are no rows"),

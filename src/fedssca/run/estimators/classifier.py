@@ -162,8 +162,11 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         of = [f"client {i}: " if several else "" for i in range(len(parts))]
         given = [part["x"] for part in parts]
         named = [*group_columns(self.constraints), *([self.column] if self.column else ())]
-        found = [columns_beside(x, [*named, *self.keep], o) for x, o in zip(given, of, strict=True)]
         x = same_columns(given, self.drop, self.keep)
+        found = [
+            columns_beside(part["x"], [n for n in (*named, *self.keep) if n not in part], o)
+            for part, o in zip(parts, of, strict=True)
+        ]
         self.encoder_, first = None, x[0]
         if wants_encoder(self.encode, x):
             tables = [raw_table(own, o) for own, o in zip(x, of, strict=True)]

@@ -55,9 +55,13 @@ def without(x: Any, drop: Sequence[str]) -> Any:
 
 
 def columns_beside(x: Any, names: Sequence[str], of: str) -> Table:
-    """Those columns of a DataFrame that limits need, unscaled; the others are left out."""
-    there = [name for name in names if name in x.columns] if is_frame(x) else []
-    table = raw_table(x[there], of) if there else {}
+    """These columns of a DataFrame as limits need them, unscaled; none of an array."""
+    if not is_frame(x) or not names:
+        return {}
+    known = [str(name) for name in x.columns]
+    if lacking := [name for name in names if name not in known]:
+        raise UserError(f"{of}X has no column {lacking[0]!r}; {nearest(lacking[0], known)}")
+    table = raw_table(x[list(dict.fromkeys(names))], of)
     return {n: named_cells(v) if is_text(v) else codes(v, None) for n, v in table.items()}
 
 
