@@ -81,10 +81,11 @@ def test_bad_places_are_one_line_and_nothing_is_left(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = shell.folder / "out"
-    assert "add --tensorboard DIR or --mlflow URI" in shell.refused("export", out)
+    assert "--tensorboard DIR or --mlflow URI" in shell.refused("export", out)
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        "fedssca.run.export.find_spec", lambda name: None if name == "mlflow" else find(name)
+        "fedssca.run.export.trackers.find_spec",
+        lambda name: None if name == "mlflow" else find(name),
     )
     said = shell.refused("run", shell.small, "--out", out, "--mlflow", "sqlite:///x.db")
     assert said.startswith("--mlflow needs mlflow: pip install 'fedssca[mlflow]'")

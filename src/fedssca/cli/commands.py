@@ -18,7 +18,7 @@ COMMANDS = {
     "predict": "Predict the rows of a file with the model of a finished run.",
     "report": "Write one HTML file about runs that opens in any browser, offline.",
     "ui": "Watch, compare, start, stop and resume runs in a page on this machine.",
-    "export": "Give the rows of runs to TensorBoard or MLflow.",
+    "export": "Write the model of a run for other programs, or its rows for TensorBoard or MLflow.",
     "deploy": "Train across machines: each site keeps its data and starts one command.",
     "psi": "Find the rows that all parties have, without showing the other rows.",
     "audit": "Tell what each observer of a run could learn about its data.",

@@ -1,10 +1,10 @@
-"""`fedssca export`: the rows of existing runs for TensorBoard and MLflow."""
+"""`fedssca export`: the model of a run for other programs, and rows for TensorBoard and MLflow."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,29 +17,52 @@ __all__ = ["app"]
 app = new_app()
 
 
-@app.command(epilog="Example: fedssca export runs/first --tensorboard board")
+@app.command(epilog="Example: fedssca export runs/first --onnx model.onnx")
 def export(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories, complete or not.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run directories; for a model one that is complete.")
+    ],
+    onnx: Annotated[
+        Path | None,
+        typer.Option(help="A file for the model as ONNX: raw columns in, probabilities out."),
+    ] = None,
+    sklearn: Annotated[
+        Path | None, typer.Option(help="A file for the pickle of a scikit-learn classifier.")
+    ] = None,
+    torch: Annotated[
+        Path | None, typer.Option(help="A file for the network as a program of PyTorch.")
+    ] = None,
     tensorboard: TensorBoard = None,
     mlflow: MLflow = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Give the rows of runs to TensorBoard or MLflow.
+    """Write the model of a run for other programs, or its rows for TensorBoard or MLflow.
 
-    `fedssca run` has the same options and does this while it trains.
+    `fedssca run` takes --tensorboard and --mlflow too and exports while it trains.
     """
     with starting_up():
-        from fedssca.run.export import ExportTargets, export_run
+        from fedssca.run.export import ExportTargets, ModelTargets, export_model, export_run
 
-    targets = ExportTargets(tensorboard, mlflow)
-    if not any(targets):
-        raise UserError("the target is missing: add --tensorboard DIR or --mlflow URI")
-    rows_of = {str(run): export_run(run, targets) for run in runs}
+    models, trackers = ModelTargets(onnx, sklearn, torch), ExportTargets(tensorboard, mlflow)
+    if not any(models) and not any(trackers):
+        raise UserError(
+            "the target is missing: add --onnx FILE, --sklearn FILE, --torch FILE, "
+            "--tensorboard DIR or --mlflow URI"
+        )
+    if any(models) and len(runs) > 1:
+        raise UserError("a model is exported from one run: name one run directory")
+    told: dict[str, Any] = {}
+    if any(models):
+        told["files"] = [str(path) for path in export_model(runs[0], models)]
+    if any(trackers):
+        told["rows"] = {str(run): export_run(run, trackers) for run in runs}
     if as_json:
-        print(json.dumps({"rows": rows_of}))
+        print(json.dumps(told))
     elif not quiet:
-        for run, rows in rows_of.items():
+        for path in told.get("files", ()):
+            print(f"saved in {path}")
+        for run, rows in told.get("rows", {}).items():
             print(f"{run}: {rows} rows")
         if tensorboard:
             print(f"look at them with: tensorboard --logdir {tensorboard}")

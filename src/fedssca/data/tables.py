@@ -23,6 +23,7 @@ __all__ = [
     "Table",
     "column_of",
     "is_table",
+    "number_of",
     "read_arrays",
     "read_csv",
     "read_parquet",
@@ -108,7 +109,7 @@ def _numbers(path: Path, separator: str, first: int, width: int) -> Array | None
 
 def _marked(numbers: Array, reading: Reading) -> Array:
     """The numbers with NaN in place of those that mark missing cells."""
-    marks = [mark for mark in map(_number, reading.missing) if mark is not None]
+    marks = [mark for mark in map(number_of, reading.missing) if mark is not None]
     return np.where(np.isin(numbers, marks), np.nan, numbers) if marks else numbers
 
 
@@ -128,7 +129,8 @@ def text_column(cells: Sequence[str], reading: Reading, comma: bool = False) -> 
     return text
 
 
-def _number(text: str) -> float | None:
+def number_of(text: str) -> float | None:
+    """The number that a text is; None if it is none."""
     try:
         return float(text)
     except ValueError:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import zipfile
 import zlib
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def load_model(run: str | Path) -> TrainedModel:
             )
         if told != _digest(state, weights):
             raise ValueError("its digest is another")
-        return _model(state, weights)
+        return replace(_model(state, weights), digest=told)
     except UserError:
         raise
     except _DAMAGED as error:

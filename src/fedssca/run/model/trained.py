@@ -59,6 +59,8 @@ class TrainedModel:
     """The parties keep the encoders of their columns to themselves, so only they can predict."""
     versions: dict[str, str] = field(default_factory=dict, repr=False)
     """The versions of the packages that trained it."""
+    digest: str = field(default="", repr=False)
+    """The sha256 of the files that it was loaded from; empty if it was not saved yet."""
 
     def predict(self, rows: Any) -> Array:
         """The most likely class of every row, by name."""
