@@ -15,7 +15,7 @@ from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.deploy.site.raw_table import read_raw_table, read_source
 from fedssca.errors import UserError
 from fedssca.run.config import Config, parse
-from fedssca.run.execute import execute
+from fedssca.run.execute import execute, load_config
 from fedssca.run.model import load_model, predict_rows, write_predictions
 from tests.deploy.loopback import RUN, Loopback, deployed, parties
 
@@ -132,7 +132,8 @@ def test_the_worst_group_of_rows_and_of_columns(tmp_path: Path) -> None:
     found, server = run(config, files, tmp_path / "columns")
     w = np.load(tmp_path / "columns/model.npz")["w"]
     assert w.shape == (1 + 3 + 4,)
-    assert found["objective"] == pytest.approx(found["train_worst"] + 1e-5 * w @ w, rel=1e-4)
+    l2 = load_config(tmp_path / "columns").problem.l2
+    assert found["objective"] == pytest.approx(found["train_worst"] + l2 * w @ w, rel=1e-4)
     kept = np.isin(np.arange(60), held_out(columns["y"]), invert=True)
     age, size = (np.array(columns[name], float) for name in ("age", "size"))
     scaled = [(v - v[kept].mean()) / v[kept].std() for v in (age, size)]

@@ -90,4 +90,4 @@ def test_a_precision_is_said_as_it_was_measured() -> None:
     p = fedssca.classifier(fedssca.linear(2, 2), fedssca.precision_at_least(0.9, labels))
     row = {"round": 0, "objective": 1.0, "constraints": [0.05], "train_precision": 0.8}
     (line,) = explain(p, [row | {"round": t} for t in range(0, 100, 10)], row)
-    assert line == "precision: 0.8 is below its limit 0.9 by 0.1; it has levelled off"
+    assert line == "precision of class 1: 0.8 is below its limit 0.9 by 0.1; it has levelled off"

@@ -52,7 +52,8 @@ def limited(
         for constraint in from_config(
             kind,
             limit,
-            {"positive": 1} | ({"column": "sex"} if kind in ("parity", "opportunity") else {}),
+            ({} if kind == "loss" else {"positive": 1})
+            | ({"column": "sex"} if kind in ("parity", "opportunity") else {}),
             TrainingRows(columns, range(classes), (len(columns["y"]),)),
         )
     ]

@@ -12,6 +12,7 @@ from fedssca.errors import ConfigError
 from fedssca.run.build import build
 from fedssca.run.config import parse
 from fedssca.run.estimators import FederatedClassifier
+from fedssca.run.execute import load_config
 from fedssca.run.tune.space import choose_methods
 from fedssca.run.tune.trial import Trial, carry_out
 from tests.cli_helpers import SMALL, Shell, weights
@@ -52,12 +53,13 @@ def test_a_run_reports_the_worst_client_and_a_model_without_s(shell: Shell, tmp_
     assert result["train_worst"] == pytest.approx(max(result["client_losses"]), rel=1e-5)
     norm = float(weights(out, "w") @ weights(out, "w"))
     assert result["norm_sq"] == pytest.approx(norm, rel=1e-5)
-    assert result["objective"] == pytest.approx(result["train_worst"] + 1e-5 * norm, rel=1e-5)
+    l2 = load_config(out).problem.l2
+    assert result["objective"] == pytest.approx(result["train_worst"] + l2 * norm, rel=1e-5)
     assert "test_worst" not in result  # held-out rows belong to no client
     facts = json.loads((out / "problem.json").read_text())
     assert facts["parameters"] == weights(out, "w").size == 3 * (30 + 2)
     for row in map(json.loads, (out / "metrics.jsonl").read_text().splitlines()):
-        assert row["objective"] == pytest.approx(row["train_worst"] + 1e-5 * row["norm_sq"])
+        assert row["objective"] == pytest.approx(row["train_worst"] + l2 * row["norm_sq"])
     # The same run in two halves is the same, s included.
     shell.run(tmp_path / "half", *CLIENT)
     (tmp_path / "half/result.json").unlink()

@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedssca.errors import UserError
+
 __all__ = [
     "DATES",
     "Array",
     "as_text",
     "boolean_pair",
+    "check_finite",
     "codes",
     "days",
     "fitting_dates",
@@ -54,6 +57,13 @@ def missing_cells(values: Array) -> Array:
     if is_text(values):
         return values == ""
     return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
+
+
+def check_finite(name: str, values: Array) -> None:
+    """Refuse a column of numbers with an infinite one, and say in which row it is."""
+    if values.dtype.kind == "f" and np.isinf(values).any():
+        row = int(np.flatnonzero(np.isinf(values))[0])
+        raise UserError(f"column {name!r} holds {values[row]} in row {row + 1}; mend that row")
 
 
 def as_text(values: Array) -> Array:

@@ -12,7 +12,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedssca.data.encode.cells import Array, as_text, days, is_text, missing_cells
+from fedssca.data.encode.cells import (
+    Array,
+    as_text,
+    check_finite,
+    days,
+    is_text,
+    missing_cells,
+)
 from fedssca.errors import UserError
 
 __all__ = [
@@ -103,8 +110,7 @@ class NumberEncoding(_FilledEncoding):
             )
         if is_text(cells):
             return np.zeros(len(cells))
-        if not np.isfinite(cells[~lacking]).all():
-            raise UserError(f"column {self.name!r} holds an infinite number; mend that row")
+        check_finite(self.name, cells)
         return cells
 
     def _scaled(self, values: Array) -> Array:

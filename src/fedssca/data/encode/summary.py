@@ -15,6 +15,7 @@ import numpy as np
 
 from fedssca.data.encode.cells import (
     Array,
+    check_finite,
     days,
     fitting_dates,
     is_text,
@@ -106,6 +107,7 @@ def summarise(
     column takes kinds and missing cells from its test rows too, because a party without labels
     learns only later which rows those are.
     """
+    check_finite(name, cells)
     training = np.ones(len(cells), bool) if train is None else train
     lacking = missing_cells(cells)
     counted = np.ones(len(cells), bool) if alone else training
@@ -181,8 +183,6 @@ def _all_different(cells: Array) -> bool:
 
 def _moments(name: str, values: Array) -> Moments:
     exact = values.astype(np.float64)
-    if not np.isfinite(exact).all():
-        raise UserError(f"column {name!r} holds an infinite number; mend that row")
     constant = exact.min() == exact.max()
     with np.errstate(over="ignore", invalid="ignore"):
         mean = float(exact.mean())
