@@ -30,7 +30,13 @@ Out = Annotated[Path | None, typer.Option("--out", help="The CSV file to write; 
 @app.command(epilog="Example: fedssca predict runs/first new.csv --out predictions.csv")
 def predict(
     run: Annotated[Path, typer.Argument(help="The run directory, simulated or deployed.")],
-    rows: Annotated[Path, typer.Argument(help="The rows: a file like the one of the training.")],
+    rows: Annotated[
+        list[Path],
+        typer.Argument(
+            help="The rows: files like those of the training. The files of parties with columns "
+            "are joined by id."
+        ),
+    ],
     out: Out = None,
     keep: Annotated[
         list[str] | None, typer.Option(help="A column of the file to copy beside its ids.")
@@ -46,7 +52,8 @@ def predict(
     with starting_up():
         from fedssca.run.model import load_model, predict_rows
 
-    found = predict_rows(load_model(run), rows, str(rows), keep or ())
+    given: Any = rows if len(rows) > 1 else rows[0]
+    found = predict_rows(load_model(run), given, " and ".join(map(str, rows)), keep or ())
     give(found, out, quiet, as_json)
 
 

@@ -29,6 +29,8 @@ class JoinedFiles(NamedTuple):
     notes: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
     """The names of the files, if the files hold rows."""
+    ids: tuple[str, ...] = ()
+    """The id of each row, if the files hold columns."""
 
 
 def expanded(paths: Sequence[str]) -> list[Path]:
@@ -113,7 +115,7 @@ def join_columns(paths: Sequence[Path], id_column: str, reading: Reading) -> Joi
         if len(held) > len(common)
     ]
     note = f"{len(common)} rows are in all files; {', '.join(away)}"
-    return JoinedFiles(joined, None, parties, (note,) if away else ())
+    return JoinedFiles(joined, None, parties, (note,) if away else (), ids=tuple(wanted))
 
 
 def _rows(table: Table) -> int:

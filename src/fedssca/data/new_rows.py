@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from fedssca.data.encode.cells import Array, as_text
 from fedssca.data.encode.labels import label_source
+from fedssca.data.files import JoinedFiles, join_columns, stack_rows
 from fedssca.data.ids import id_cells
 from fedssca.data.lines import Reading
 from fedssca.data.named import credit_columns
@@ -23,7 +24,13 @@ from fedssca.data.tables import (
 )
 from fedssca.errors import UserError
 
-__all__ = ["as_table", "cells_as_written", "read_new_rows"]
+__all__ = [
+    "as_table",
+    "cells_as_written",
+    "join_new_columns",
+    "read_new_rows",
+    "stack_new_rows",
+]
 
 
 def read_new_rows(path: Path, reading: Reading, label: str = "") -> Table:
@@ -35,6 +42,36 @@ def read_new_rows(path: Path, reading: Reading, label: str = "") -> Table:
     if path.suffix.lower() == ".npz":
         return _named_arrays(path)
     return _changed(read_table(path, _new(reading, label)), reading)
+
+
+def stack_new_rows(paths: Sequence[Path], reading: Reading, label: str = "") -> JoinedFiles:
+    """Return the rows of several such files below each other."""
+    found = stack_rows(paths, _new(reading, label))
+    return found._replace(table=_changed(found.table, reading))
+
+
+def join_new_columns(
+    paths: Sequence[Path], id_column: str, reading: Reading, parties: Mapping[str, int]
+) -> JoinedFiles:
+    """Return the rows whose ids all files have, with the columns of all files and the id.
+
+    `parties` is the file of each column in training; files that are named in another order are put
+    in that order, because columns of the same name are told apart by it.
+    """
+    if not id_column:
+        raise UserError(
+            "several files with columns are joined by an id, and the run has none (data.id); "
+            "give one file with all columns"
+        )
+    found = join_columns(paths, id_column, reading)
+    places: list[set[int]] = [set() for _ in paths]
+    for name, file in found.parties.items():
+        if name in parties and not name.endswith(f".{file + 1}"):  # that may be another file's
+            places[file].add(parties[name])
+    order = [place.pop() for place in places if len(place) == 1]
+    if sorted(order) == list(range(len(paths))) != order:
+        found = join_columns([paths[order.index(n)] for n in range(len(paths))], id_column, reading)
+    return found._replace(table={id_column: np.array(found.ids, dtype=str), **found.table})
 
 
 def cells_as_written(path: Path, column: str, reading: Reading, label: str = "") -> list[str]:

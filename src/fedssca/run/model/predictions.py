@@ -17,7 +17,7 @@ from fedssca.data.new_rows import cells_as_written
 from fedssca.data.tables import is_table
 from fedssca.errors import UserError, nearest
 from fedssca.run.model.evaluation import evaluate_rows
-from fedssca.run.model.trained import TrainedModel, probabilities
+from fedssca.run.model.trained import TrainedModel, is_paths, probabilities
 
 __all__ = ["Predictions", "joint_predictions", "predict_rows", "write_predictions"]
 
@@ -46,11 +46,12 @@ class Predictions(NamedTuple):
 def predict_rows(
     model: TrainedModel, rows: Any, where: str, keep: Sequence[str] = ()
 ) -> Predictions:
-    """Predict rows of a file, DataFrame or mapping; with labels, also evaluate the model on them.
+    """Predict rows of files, of a DataFrame or of a mapping; with labels, also evaluate them.
 
     Columns that identify the rows, and those in `keep`, stand beside the predictions.
     """
-    table = model.table(rows)
+    joined = model.joined(rows) if is_paths(rows) else None
+    table = model.table(rows) if joined is None else joined.table
     if not table or not len(next(iter(table.values()))):
         raise UserError(f"{where} has no rows; give at least one row to predict")
     for name in keep:
@@ -63,15 +64,26 @@ def predict_rows(
         model.classes,
         probabilities(model.scores(x)),
         {name: _ids(model, rows, table, name) for name in kept},
-        (*_unseen(model, table), *notes),
+        (*(joined.notes if joined else ()), *_unseen(model, table), *notes),
         evaluation,
     )
 
 
 def joint_predictions(model: TrainedModel, answer: Mapping[str, Any]) -> Predictions:
-    """The predictions for new rows that parties hold together, from the scores that they told."""
+    """The predictions for new rows that parties hold together, from the scores that they told.
+
+    Their ids stand beside them if a party tells them, and else the numbers of the rows.
+    """
     scores = np.asarray(answer["scores"], model.network.dtype)
-    return Predictions(model.classes, probabilities(scores), {})
+    told = answer.get("ids")
+    ids = {"row": [str(number) for number in range(1, len(scores) + 1)]}
+    if told is not None:
+        ids = {str(told["column"]): [str(name) for name in told["cells"]]}
+    note = (
+        "no party tells the ids of its new rows: rows are numbered as in new.csv of a party's "
+        "folder `order`; share_ids = true in the site.toml of one party shows them"
+    )
+    return Predictions(model.classes, probabilities(scores), ids, () if told else (note,))
 
 
 def write_predictions(found: Predictions, stream: IO[str]) -> None:
@@ -92,11 +104,14 @@ def _identifying(model: TrainedModel, table: Mapping[str, Array]) -> list[str]:
 
 
 def _ids(model: TrainedModel, rows: Any, table: Mapping[str, Array], name: str) -> list[str]:
-    """A column as it stands in the file: no digit and no leading zero is lost."""
-    if isinstance(rows, str | Path) and is_table(Path(rows)):
-        with suppress(UserError):  # a column that is not in the file as it is
-            path = Path(rows).expanduser()
-            return cells_as_written(path, name, model.reading, model.label)
+    """A column as it stands in the files: no digit and no leading zero is lost."""
+    stacked = is_paths(rows) and model.config.data.split == "sample"
+    paths = rows if stacked else [rows] if isinstance(rows, str | Path) else []
+    if paths and all(is_table(Path(path)) for path in paths):
+        with suppress(UserError):  # a column that is not in the files as it is
+            files = [Path(path).expanduser() for path in paths]
+            how = (name, model.reading, model.label)
+            return [cell for file in files for cell in cells_as_written(file, *how)]
     return [str(cell) for cell in as_text(table[name]).tolist()]
 
 

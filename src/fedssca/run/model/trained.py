@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from jax.flatten_util import ravel_pytree
 
 from fedssca.data.classes import Label
 from fedssca.data.encode import Encoder, is_text
+from fedssca.data.files import JoinedFiles
 from fedssca.data.lines import Reading
-from fedssca.data.new_rows import as_table, read_new_rows
+from fedssca.data.new_rows import as_table, join_new_columns, read_new_rows, stack_new_rows
 from fedssca.data.tables import Table
 from fedssca.errors import UserError, nearest
 from fedssca.evaluate.passes import CHUNK
@@ -24,7 +25,7 @@ from fedssca.run.build import Job, network_of
 from fedssca.run.config import Config, parse, render
 from fedssca.run.model.counted import CountedRows
 
-__all__ = ["TrainedModel", "model_from"]
+__all__ = ["TrainedModel", "is_paths", "model_from", "probabilities"]
 
 Array = np.ndarray
 
@@ -33,7 +34,7 @@ Array = np.ndarray
 class TrainedModel:
     """A trained model; `predict` and `predict_proba` take raw rows, as the training file has them.
 
-    Rows are a DataFrame, a mapping from names to columns, or the path of a file.
+    Rows are a DataFrame, a mapping from names to columns, the path of a file, or a list of paths.
     """
 
     network: Network
@@ -74,7 +75,27 @@ class TrainedModel:
         """The raw columns of rows in any of the forms that predictions take."""
         if isinstance(rows, str | Path):
             return read_new_rows(Path(rows).expanduser(), self.reading, self.label)
+        if is_paths(rows):
+            return self.joined(rows).table
         return as_table(rows, self.reading)
+
+    def joined(self, paths: Sequence[str | Path]) -> JoinedFiles:
+        """The raw rows of several files: below each other, or joined by id if they hold columns."""
+        files = [Path(path).expanduser() for path in paths]
+        if self.config.data.split == "sample":
+            return stack_new_rows(files, self.reading, self.label)
+        return join_new_columns(files, self.id, self.reading, self._parties())
+
+    def _parties(self) -> dict[str, int]:
+        """The party of each raw column that belongs to one party."""
+        owner = {place: party for party, block in enumerate(self.blocks) for place in block}
+        found, begin = {}, 0
+        for column in self.encoder.columns if self.encoder else ():
+            own = {owner[place] for place in range(begin, begin + len(column.features))}
+            begin += len(column.features)
+            if len(own) == 1:
+                found[column.name] = own.pop()
+        return found
 
     def encode(self, table: Mapping[str, Array], where: str = "the rows") -> Array:
         """The inputs of the network (rows, features) from raw columns."""
@@ -135,6 +156,11 @@ class TrainedModel:
     def id(self) -> str:
         """The column that identified the training rows; empty if there was none."""
         return self.encoder.id if self.encoder else ""
+
+
+def is_paths(rows: Any) -> bool:
+    """Whether rows are given as several files."""
+    return isinstance(rows, list | tuple) and all(isinstance(path, str | Path) for path in rows)
 
 
 def model_from(job: Job, w: Array, versions: Mapping[str, str]) -> TrainedModel:
