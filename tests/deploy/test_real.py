@@ -5,6 +5,7 @@ Slow, so few: one field of sites with rows and one of parties with columns serve
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -35,7 +36,14 @@ from fedssca.deploy.engines import nvflare  # noqa: E402
 from fedssca.deploy.local import LocalDeployment, local_deployment  # noqa: E402
 from fedssca.deploy.processes import ending  # noqa: E402
 from fedssca.deploy.server.run import RunOrder, RunServer  # noqa: E402
-from fedssca.deploy.submit import Follower, SubmittedRun, await_sites, follow  # noqa: E402
+from fedssca.deploy.submit import (  # noqa: E402
+    Follower,
+    SubmittedRun,
+    ask_for,
+    await_sites,
+    follow,
+)
+from fedssca.run.model import joint_predictions, load_model, write_predictions  # noqa: E402
 from tests.deploy.loopback import RUN, Loopback, deployed, parties  # noqa: E402
 
 pytestmark = [
@@ -265,12 +273,14 @@ def test_columns_deployed_is_simulated_and_nobody_else_sees_h(
         assert np.asarray(h)[0].tobytes() not in seen
 
 
-def test_scattered_columns_are_aligned(columns_bench: Bench, tmp_path: Path) -> None:
+def test_scattered_columns_are_aligned_and_predicted(columns_bench: Bench, tmp_path: Path) -> None:
+    """New rows have no labels; of their ids, only those that all parties have are predicted."""
     config = parse(columns(BASE), ["algorithm.rounds=5", "data.clients=3"])
     files = columns_bench.deployment.files
     before = {name: file.read_text() for name, file in files.items()}
+    blocks = []
     try:
-        for name, file in files.items():
+        for number, (name, file) in enumerate(files.items()):
             own, rng = dict(np.load(file.with_suffix(".npz"))), np.random.default_rng(ord(name[-1]))
             order = {"": rng.permutation(len(own["x"])), "_test": np.arange(len(own["x_test"]))[9:]}
             if name == "site-2":
@@ -278,10 +288,20 @@ def test_scattered_columns_are_aligned(columns_bench: Bench, tmp_path: Path) -> 
             for key in own.keys() - {"features"}:
                 own[key] = own[key][order["_test" if key.endswith("_test") else ""]]
             np.savez(file.with_name(f"{name}-scattered.npz"), **own)
-            file.write_text(before[name].replace(name, f"{name}-scattered"))
+            blocks.append(np.load(file.with_suffix(".npz"))["x_test"][:9])
+            fresh = rng.permutation(9)[: 9 - number]
+            new = file.with_name(f"{name}-new.npz")
+            np.savez(new, x=blocks[-1][fresh], ids=fresh + 500, features=own["features"])
+            more = f'predict = "{new.name}"\nshare_ids = {str(number == 1).lower()}\n'
+            file.write_text(before[name].replace(name, f"{name}-scattered") + more)
         columns_bench.run(config, tmp_path / "real")
+        submitted = SubmittedRun.read(tmp_path / "real")
+        asked = (submitted, tmp_path / "real", "predict", LONGEST)
+        told = ask_for(columns_bench.session, *asked)
         link = Loopback(parties(list(files.values())))
-        RunServer(RunOrder(config, list(files), RUN), link, tmp_path / "here").run()
+        server = RunServer(RunOrder(config, list(files), RUN), link, tmp_path / "here")
+        server.run()
+        here = server.predict()
     finally:
         for name, file in files.items():
             file.write_text(before[name])
@@ -289,6 +309,17 @@ def test_scattered_columns_are_aligned(columns_bench: Bench, tmp_path: Path) -> 
     assert aligned.endswith("rows; site-1 leaves out 31, site-3 leaves out 31")
     ours, theirs = (np.load(tmp_path / name / "model.npz") for name in ("real", "here"))
     assert (ours["w_last"] == theirs["w_last"]).all()
+    model = load_model(tmp_path / "real")
+    found = joint_predictions(model, told)
+    rows = [int(name) - 500 for name in found.ids["id"]]
+    assert rows == sorted(rows)
+    assert 5 <= len(rows) <= 7
+    scores = model.scores(np.concatenate(blocks, axis=1)[rows])
+    assert np.array(told["scores"]) == pytest.approx(scores, abs=1e-5)
+    assert here["scores"] == told["scores"]
+    out = io.StringIO()
+    write_predictions(found, out)
+    assert out.getvalue().splitlines()[0].startswith("id,prediction,p[0],p[1],")
 
 
 def test_columns_pause_and_go_on(columns_bench: Bench, tmp_path: Path) -> None:

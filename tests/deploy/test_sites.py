@@ -16,7 +16,7 @@ from fedssca.deploy.site.raw_table import read_raw_table, read_source
 from fedssca.errors import UserError
 from fedssca.run.config import Config, parse
 from fedssca.run.execute import execute, load_config
-from fedssca.run.model import load_model, predict_rows, write_predictions
+from fedssca.run.model import joint_predictions, load_model, predict_rows, write_predictions
 from tests.deploy.loopback import RUN, Loopback, deployed, parties
 
 BASE = """
@@ -102,6 +102,19 @@ def test_joint_prediction_agrees_with_the_whole_model(tmp_path: Path) -> None:
     files = by_columns(tmp_path, columns)
     _, server = run(parse(BASE, [*COLUMNS, "data.label_holder=0"]), files, tmp_path / "run")
     answer = server.predict()
+    assert answer["ids"] is None
+    model = load_model(tmp_path / "run")
+    numbered = joint_predictions(model, answer)
+    assert numbered.ids == {"row": [str(number) for number in range(1, 11)]}
+    assert "share_ids = true in the site.toml of one party" in numbered.notes[0]
+    with files[1].open("a") as file:
+        file.write("share_ids = true\n")
+    order = RunOrder(parse(BASE, [*COLUMNS, "data.label_holder=0"]), site_names(2), RUN)
+    again = RunServer(order, Loopback(parties(files)), tmp_path / "run").predict()
+    assert again["scores"] == answer["scores"]
+    named = joint_predictions(model, again)
+    assert named.ids == {"id": columns["id"][:10]}
+    assert not named.notes
     w = np.load(tmp_path / "run" / "model.npz")["w"]
     kept = np.isin(np.arange(60), held_out(columns["y"]), invert=True)
     numbers = [np.array(columns[name], float) for name in ("age", "size")]

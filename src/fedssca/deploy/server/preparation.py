@@ -71,18 +71,22 @@ class ServerPreparation:
                 )
         return job
 
-    def new_rows(self) -> int:
-        """Let the parties read their new rows; returns the number of rows that all of them have."""
+    def new_rows(self) -> tuple[int, dict[str, Any] | None]:
+        """Let the parties read their new rows.
+
+        Returns the number of rows that all of them have, and their ids if a party tells them.
+        """
         names = self._sites.names
         self._align("new")
         answers = self._ask_all("fresh", {"label": self._config.data.label})
+        told = [ids for said in answers if (ids := said.pop("told", None)) is not None]
         for name, said in zip(names, answers, strict=True):
             if said != answers[0]:
                 raise UserError(
                     f"{name}: its new rows are not those of {names[0]}: the same ids "
                     "in the same order are needed"
                 )
-        return int(answers[0]["rows"])
+        return int(answers[0]["rows"]), told[0] if told else None
 
     def _align(self, which: str) -> list[int]:
         """Keep the rows that all parties have; returns how many each of them leaves out."""

@@ -92,7 +92,7 @@ class RunServer:
                 self._log.flush()
 
     def predict(self) -> dict[str, Any]:
-        """The labels, and the scores of the parties' new rows under this run's trained model."""
+        """The scores of the parties' new rows under this run's trained model, and their ids."""
         if not self._vertical:
             raise UserError("sites with rows have the whole model: fedssca deploy predict RUN FILE")
         folder = RunDirectory.open(self._out)
@@ -103,9 +103,9 @@ class RunServer:
             census = self._preparation.census()
             job = self._preparation.prepare(self._config, census)
             introduce(self.sites, job, PREPARING)
-            rows = self._preparation.new_rows()
+            rows, ids = self._preparation.new_rows()
             scores = joint_scores(self.sites, job, job.problem.extended(w), rows)
-        return {"labels": census.labels, "scores": scores.tolist()}
+        return {"labels": census.labels, "scores": scores.tolist(), "ids": ids}
 
     def status(self, rows_from: int = 0) -> dict[str, Any]:
         """What the submitting side shows: rows it has not seen, sites, events, the round."""

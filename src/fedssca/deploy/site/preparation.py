@@ -160,6 +160,9 @@ class SitePreparation:
     def _new_rows(self) -> dict[str, Any]:
         ready = self.after("fresh")
         assert self._rows is not None
-        new, said = self._rows.new(self._started_alignment().table("new"), ready.census)
+        table = self._started_alignment().table("new")
+        new, said = self._rows.new(table, ready.census)
         self.prepared = ready._replace(parts=ready.parts._replace(new=new))
+        if self._source.share_ids and table.ids is not None:
+            said["told"] = {"column": self._source.id or "id", "cells": table.ids.tolist()}
         return said

@@ -77,6 +77,10 @@ class SiteFile:
     predict: str = key(
         "New rows for `fedssca deploy predict`: a file like `path`, without labels.", default=""
     )
+    share_ids: Flag = key(
+        "The submitter of a joint prediction, and the server, may see the ids of the new rows.",
+        default=False,
+    )
     order: str = key(
         "A folder for rows.csv, test.csv and new.csv, which list the rows used when parties hold "
         "columns.",
