@@ -29,7 +29,9 @@ def test_every_member_has_as_many_neighbours(count: int, wanted: int, degree: in
 def test_two_groups_of_share_holders_always_meet(count: int, threshold: float) -> None:
     rules = Rules(b"run", count, 0, threshold)
     assert 2 * rules.shares(count) > rules.degree(count)
-    assert rules.degree(count) >= rules.shares(count) >= threshold * rules.degree(count) - 1e-6
+    assert rules.degree(count) >= rules.shares(count) >= 2 / 3 * rules.degree(count) - 1e-6
+    assert rules.shares(count) + 1 >= threshold * (rules.degree(count) + 1) - 1e-6
+    assert rules.witnesses(count) >= rules.quorum(count) >= 2 / 3 * rules.witnesses(count) - 1e-6
     assert rules.least >= max(2, threshold * count - 1e-6)
 
 

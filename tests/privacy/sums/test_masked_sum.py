@@ -26,14 +26,15 @@ from tests.privacy.parties import PHASES, MaskedSums, inputs
 
 
 @pytest.mark.parametrize(
-    ("count", "share", "phase"),
-    [(n, share, phase) for n in (3, 10) for share in (0, 0.01, 0.3) for phase in PHASES]
-    + [(100, share, phase) for share in (0.01, 0.3) for phase in PHASES]
-    + [(100, 0, "reply")],
+    ("count", "away", "phase"),
+    [(count, away, phase) for count, away in ((4, 1), (10, 1), (10, 3)) for phase in PHASES]
+    + [(3, 1, phase) for phase in PHASES[:-1]]
+    + [(100, 30, phase) for phase in PHASES[:-1]]
+    + [(100, 10, "unmask"), (100, 0, "reply"), (10, 0, "reply"), (3, 0, "reply")],
 )
-def test_it_is_the_sum_of_those_who_answer(count: int, share: float, phase: str) -> None:
+def test_it_is_the_sum_of_those_who_answer(count: int, away: int, phase: str) -> None:
     table = MaskedSums(inputs(count, 5))
-    gone = np.random.default_rng(1).permutation(count)[: int(np.ceil(share * count))]
+    gone = np.random.default_rng(1).permutation(count)[:away]
     if count < 100 and phase in ("reply", "unmask"):
         table.check(table.gather())  # so that keys of an earlier sum are in use
     table.gone = {phase: set(gone.tolist())}
@@ -44,6 +45,14 @@ def test_it_is_the_sum_of_those_who_answer(count: int, share: float, phase: str)
         table.gone = {}
         table.check(table.gather())
         assert len(table.gather().who) == count
+
+
+def test_a_sum_that_loses_too_many_after_they_answered_is_not_opened() -> None:
+    """Each secret needs the shares of two thirds of the neighbours: of three, all others."""
+    table = MaskedSums(inputs(3))
+    table.gone = {"unmask": {1}}
+    with pytest.raises(Refused, match="1 neighbours of party 0 sent their shares and 2 are needed"):
+        table.gather()
 
 
 def test_two_exchanges_a_sum_as_long_as_nobody_vanishes() -> None:
@@ -241,18 +250,20 @@ def test_keys_without_a_good_signature_are_refused() -> None:
 
 
 def test_wrong_shares_of_a_party_are_noticed_or_left_out() -> None:
-    table = MaskedSums(inputs(6))
+    table = MaskedSums(inputs(7))
 
     def lie(phase: str, who: int, arrays: Any) -> Any:
         if phase == "unmask" and who in liars:
-            return arrays | {name: arrays[name] ^ 1 for name in ("alive", "dead")}
+            return arrays | {"pads": arrays["pads"] ^ 1}
         return arrays
 
     table.up, liars = lie, {0}
-    table.gone = {"reply": {5}}
-    table.check(table.gather())  # 5 neighbours of the one who vanished, 4 needed: one may lie
+    table.gone = {"reply": {6}}
+    found = table.gather()  # 5 others of each, 4 witnesses beside itself needed: one may lie
+    table.check(found)
+    assert found.liars == (0,)
     liars = {0, 3}
-    with pytest.raises(Refused, match="do not fit"):
+    with pytest.raises(Refused, match="are needed"):
         table.gather()
 
 

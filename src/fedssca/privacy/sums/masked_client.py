@@ -8,29 +8,31 @@ where j runs over its neighbours, s_ij comes from an X25519 key agreement betwee
 sum alone, and the seed b_i is new in every sum. The s_ij cancel among the parties that answer. The
 neighbours hold shares of b_i, which they give the server if party i answered, and shares of its key
 for this sum, which they give the server if it did not; never both. So a party may drop out at any
-moment.
+moment. No party sends its own b_i: it cannot know what the server told its neighbours.
 
     phase     request -> answer
     keys      -> signed public keys                                  \\  once, and again after
-    shares    the neighbours' keys -> sealed shares of the own key   /   a party dropped out
+    shares    the contacts' keys -> sealed shares of the own key     /   a party dropped out
     reply     -> y_i, sealed shares of b_i and of the key of the next sum
-    unmask    who answered and who did not -> own b_i, shares
+    unmask    who answered and who did not -> shares, which open only if a quorum of witnesses
+              was told the same (`agreement`)
 
 The key of the next sum is sent together with this sum, so a sum takes two exchanges. A key that was
 reconstructed belongs to one sum only, so earlier messages of its owner stay hidden. The server's
-half is in `masked_server`.
+half is in `masked_server`; what holds against which server is argued in `graph`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedssca.privacy.sums import Refused
+from fedssca.privacy.sums.agreement import agreement_key, lock, pads, statement
 from fedssca.privacy.sums.fixed_point import Layout, to_fixed
 from fedssca.privacy.sums.graph import MaskGraph, Rules
 from fedssca.privacy.sums.keys import (
@@ -49,7 +51,7 @@ from fedssca.privacy.sums.keys import (
 from fedssca.privacy.sums.shamir import SHARE, split
 from fedssca.rounds.aggregate import Arrays
 
-__all__ = ["MaskedSumClient", "commitment", "cost"]
+__all__ = ["MaskedSumClient", "commitment", "cost", "digest_of"]
 
 BOX = 4 + NONCE + 16
 """The number of bytes that sealing adds: length, nonce and tag."""
@@ -78,8 +80,6 @@ class PendingSum(NamedTuple):
 
     number: int
     """The number of the sum in the run."""
-    seed: bytes
-    """The seed b_i of this party's own mask."""
     peers: dict[int, NeighbourKey]
     """The keys of the neighbours with which this party shared masks."""
     after: KeyPair
@@ -100,6 +100,8 @@ class MaskedSumClient:
         self._graph: MaskGraph | None = None
         self._neighbours: tuple[int, ...] = ()
         self._channels: dict[int, bytes] = {}
+        self._vouching: dict[int, bytes] = {}
+        """The keys of the pads that this party and its contacts exchange."""
         self._known: dict[int, bytes] = {}
         self._members: tuple[int, ...] = ()
         self._peers: dict[int, NeighbourKey] | None = None
@@ -141,13 +143,15 @@ class MaskedSumClient:
         members = [int(who) for who in asked["members"]]
         self._check_members(members)
         graph = self._rules.graph(self._epoch, members)
-        near = graph.neighbours(self._me)
-        keys = unpack_fields(asked["keys"].tobytes(), 3 * len(near))
-        for j, who in enumerate(near):
+        near, contacts = graph.neighbours(self._me), graph.contacts(self._me)
+        keys = unpack_fields(asked["keys"].tobytes(), 3 * len(contacts))
+        everyone = digest_of(members)  # Parties that were told other members share no keys.
+        for j, who in enumerate(contacts):
             channel, mask, sign = keys[3 * j : 3 * j + 3]
             self._identity.verify(who, self._signed(who, channel, mask), sign)
-            pair = sorted((self._me, who))
-            self._channels[who] = self._channel.agree(channel, self._about("way", *pair))
+            about = self._about("way", everyone, *sorted((self._me, who)))
+            self._channels[who] = self._channel.agree(channel, about)
+            self._vouching[who] = agreement_key(self._channels[who])
             self._known[who] = mask
         self._graph, self._neighbours = graph, near
         shares = split(self._own.secret, len(near), graph.shares)
@@ -178,7 +182,7 @@ class MaskedSumClient:
         shares = dict(zip(self._neighbours, zip(*halves, strict=True), strict=True))
         boxes = {who: b"".join(shares[who]) + after.public for who in peers}
         self._number, self._peers = number, None
-        self._pending = PendingSum(number, seed, peers, after)
+        self._pending = PendingSum(number, peers, after)
         return _bytes(mask=after.public, commit=commitment(number, seed)) | {
             "masked": vector,
             "boxes": self._boxes(number, boxes),
@@ -191,8 +195,8 @@ class MaskedSumClient:
         members = [int(who) for who in asked["members"]]
         self._check_members(members)
         self._require(set(members) <= set(self._graph.order), "some members have no keys")
+        self._check_protected(members)
         near = [who for who in self._neighbours if who in members]
-        self._require(len(near) >= self._graph.shares, "too few neighbours are left to hide behind")
         boxes = unpack_fields(asked["boxes"].tobytes(), len(near))
         self._peers = {
             who: NeighbourKey(self._known[who], self._opened(0, who, box, SHARE))
@@ -213,9 +217,9 @@ class MaskedSumClient:
         self._require(everyone, "the alive and the dead parties are not the members of this sum")
         self._require(self._me in alive, "it is itself listed as dead")
         self._check_enough(alive)
+        self._check_protected(alive)
         near = [who for who in pending.peers if who in alive]
         gone = [who for who in pending.peers if who in dead]
-        self._require(len(near) >= self._graph.shares, "too few neighbours are left to hide behind")
         boxes = unpack_fields(asked["boxes"].tobytes(), len(near))
         inside = [
             self._opened(number, who, box, 2 * SHARE + KEY)
@@ -228,13 +232,22 @@ class MaskedSumClient:
                 who: NeighbourKey(data[2 * SHARE :], data[SHARE : 2 * SHARE])
                 for who, data in zip(near, inside, strict=True)
             }
-        return _bytes(
-            seed=pending.seed,
-            alive=b"".join(data[:SHARE] for data in inside),
-            dead=b"".join(pending.peers[who].share for who in gone),
-        )
+        revealed = [data[:SHARE] for data in inside] + [pending.peers[who].share for who in gone]
+        about = self._about("sum", number, digest_of(self._graph.order), digest_of(self._members))
+        return self._locked(b"".join(revealed), statement(about, alive, dead), set(alive))
 
-    def _about(self, what: str, *rest: int) -> bytes:
+    def _locked(self, revealed: bytes, told: bytes, alive: set[int]) -> Arrays:
+        """Shares that open with the pads of a quorum of witnesses, and the own pads for others."""
+        assert self._graph is not None
+        witnesses = self._graph.witnesses_of(self._me, alive)
+        keys = {who: self._vouching[who] for who in witnesses}
+        locked = lock(revealed, keys, told, self._me, self._graph.needed_for(self._me))
+        others = {}
+        if self._me in self._graph.witnesses:
+            others = {who: key for who, key in self._vouching.items() if who in alive}
+        return _bytes(box=locked.box, locks=locked.locks, pads=pads(others, told, self._me))
+
+    def _about(self, what: str, *rest: int | bytes) -> bytes:
         return pack_fields(what, self._rules.run, self._epoch, *rest)
 
     def _boxes(self, number: int, contents: Mapping[int, bytes]) -> np.ndarray:
@@ -265,6 +278,12 @@ class MaskedSumClient:
         least = self._rules.least
         self._require(len(who) >= least, f"a sum needs {least} parties, this one has {len(who)}")
 
+    def _check_protected(self, there: Sequence[int]) -> None:
+        """Every party needs enough neighbours, so that no group can be cut off from the others."""
+        assert self._graph is not None
+        held = not self._graph.unprotected(there)
+        self._require(held, "too few neighbours or witnesses are left to hide behind")
+
     def _require(self, holds: bool, problem: str) -> None:
         if not holds:
             raise Refused(f"party {self._me} refuses: {problem}")
@@ -278,18 +297,27 @@ def cost(rules: Rules, size: int, afresh: bool) -> tuple[int, int]:
     """
     parties, near = rules.asked, rules.degree(rules.asked)
     shared, sealed = SHARE + BOX, 2 * SHARE + KEY + BOX
-    up = 8 * size + 2 * KEY + near * sealed + KEY + near * SHARE
+    up = 8 * size + 2 * KEY + near * sealed + near * SHARE + BOX - 4
     down = 2 * ORDER + 4 * parties + near * sealed
+    graph = rules.graph(0, range(parties))
+    vouched = 2 * SHARE * len(graph.witnesses) * (parties - 1)
+    more_up = more_down = 0
     if afresh:
         keys = 2 * KEY + 64
-        up += keys + near * shared
-        down += ORDER + 8 * parties + near * (keys + 12) + near * shared
-    return parties * up, parties * down
+        met = sum(len(graph.contacts(who)) for who in range(parties))
+        more_up = parties * (keys + near * shared)
+        more_down = parties * (ORDER + 8 * parties + near * shared) + met * (keys + 12)
+    return parties * up + vouched + more_up, parties * down + more_down
 
 
 def commitment(number: int, seed: bytes) -> bytes:
     """Return the hash that binds a party to its seed b_i without revealing it."""
     return sha256(pack_fields("commit", number, seed)).digest()
+
+
+def digest_of(members: Iterable[int]) -> bytes:
+    """Return the hash of a set of parties."""
+    return sha256(pack_fields(*sorted(members))).digest()
 
 
 def _bytes(**named: bytes) -> Arrays:

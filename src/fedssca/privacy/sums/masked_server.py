@@ -6,6 +6,7 @@ enough parties agree. The module `masked_client` describes the messages.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedssca.privacy.sums import Refused
+from fedssca.privacy.sums.agreement import Locked, statement, unlock
 from fedssca.privacy.sums.fixed_point import Layout, from_fixed
 from fedssca.privacy.sums.graph import MaskGraph, Rules
 from fedssca.privacy.sums.keys import (
@@ -23,8 +25,8 @@ from fedssca.privacy.sums.keys import (
     pack_fields,
     unpack_fields,
 )
-from fedssca.privacy.sums.masked_client import commitment
-from fedssca.privacy.sums.shamir import SHARE, combine
+from fedssca.privacy.sums.masked_client import commitment, digest_of
+from fedssca.privacy.sums.shamir import SHARE, recover
 from fedssca.rounds.aggregate import Arrays, Ask, Gathered, complete
 
 __all__ = ["MaskedSumServer"]
@@ -70,6 +72,8 @@ class MaskedSumServer:
         self._rules, self._masks = rules, MaskStream()
         self._epoch = self._number = 0
         self._current: Epoch | None = None
+        self._misfits: list[tuple[int, int]] = []
+        """(holder, owner) of what did not fit in the last sum: one of the two sent it wrong."""
 
     def gather(self, ask: Ask, asked: Sequence[int], like: Any) -> Gathered:
         """Return the sum over those of `asked` that answer; `like` has the form of a message."""
@@ -83,7 +87,8 @@ class MaskedSumServer:
                 asked = sorted(replies)  # Nothing was opened: the parties that answer get new keys.
                 continue
             total = self._opened(ask, epoch, replies, layout.size)
-            return Gathered(layout.unpack(from_fixed(total)), tuple(sorted(replies)))
+            answered = tuple(sorted(replies))
+            return Gathered(layout.unpack(from_fixed(total)), answered, liars(self._misfits))
 
     def _set_up(self, ask: Ask, asked: Sequence[int]) -> Epoch:
         """Start an epoch: new keys for all of `asked`."""
@@ -100,7 +105,9 @@ class MaskedSumServer:
             graph = self._rules.graph(self._epoch, keys)
             near = {who: graph.neighbours(who) for who in keys}
             request["members"] = np.array(sorted(keys), np.int32)
-            theirs = {who: pack_fields(*(k for j in near[who] for k in keys[j])) for who in keys}
+            theirs = {
+                who: pack_fields(*(k for j in graph.contacts(who) for k in keys[j])) for who in keys
+            }
             shared = ask("shares", {who: request | {"keys": as_array(theirs[who])} for who in keys})
             boxes = {
                 who: found
@@ -149,15 +156,14 @@ class MaskedSumServer:
         for who in alive:
             own = pack_fields(*(replies[j].boxes[who] for j in epoch.live[who] if j in replies))
             requests[who] = lists | {"boxes": as_array(own)}
-        said = complete(ask("unmask", requests), "seed", "alive", "dead")
+        said = complete(ask("unmask", requests), "box", "locks", "pads")
         self._check_enough(said)
-        shares = _collected(epoch, replies, said)
+        self._misfits = []
+        shares = _collected(epoch, replies, self._unlocked(epoch, alive, dead, said))
         total = np.zeros(size, np.uint64)
         for who in alive:
             total += replies[who].masked
-            fits = partial(self._fits, replies[who])
-            own = said[who]["seed"].tobytes() if who in said else b""
-            seed = own if fits(own) else _joined(epoch, who, shares, fits)
+            seed = self._joined(epoch, who, shares, partial(self._fits, replies[who]))
             self._masks.add(total, seed, -1)
         for who in dead:
             self._cancel(total, epoch, who, shares, replies)
@@ -165,6 +171,34 @@ class MaskedSumServer:
             publics = {who: reply.public for who, reply in replies.items()}
             self._current = epoch._replace(publics=publics, boxes={})
         return total
+
+    def _unlocked(
+        self, epoch: Epoch, alive: list[int], dead: list[int], said: Mapping[int, Arrays]
+    ) -> dict[int, bytes]:
+        """Return party -> the shares that it reveals, of the parties with which a quorum agrees."""
+        graph, found = epoch.graph, {}
+        about = self._about("sum", digest_of(graph.order), digest_of(epoch.members))
+        told = statement(about, alive, dead)
+        there = set(alive)
+        given: dict[int, dict[int, bytes]] = {}
+        for witness in graph.witnesses:
+            if witness in said:
+                data, others = said[witness]["pads"].tobytes(), [w for w in alive if w != witness]
+                for k, owner in enumerate(others):
+                    given.setdefault(owner, {})[witness] = data[SHARE * k : SHARE * (k + 1)]
+        for who, own in said.items():
+            witnesses = graph.witnesses_of(who, there)
+            vouched = given.get(who, {})
+            opened = unlock(
+                Locked(own["box"].tobytes(), own["locks"].tobytes()),
+                {k: vouched[witness] for k, witness in enumerate(witnesses) if witness in vouched},
+                told,
+                graph.needed_for(who),
+            )
+            self._misfits += [(witnesses[place], who) for place in opened.wrong]
+            if opened.secret is not None:
+                found[who] = opened.secret
+        return found
 
     def _fits(self, reply: MaskedReply, seed: bytes) -> bool:
         return commitment(self._number, seed) == reply.commit
@@ -179,13 +213,38 @@ class MaskedSumServer:
     ) -> None:
         """Remove the masks that its neighbours share with a party that did not answer."""
         public = epoch.publics[gone]
-        key = KeyPair(_joined(epoch, gone, shares, lambda secret: KeyPair(secret).public == public))
+        fits: Callable[[bytes], bool] = lambda secret: KeyPair(secret).public == public  # noqa: E731
+        key = KeyPair(self._joined(epoch, gone, shares, fits))
         for who in epoch.live[gone]:
             if who in replies:
                 pair = sorted((gone, who))
-                about = pack_fields("mask", self._rules.run, self._epoch, self._number, *pair)
-                seed = key.agree(epoch.publics[who], about)
+                seed = key.agree(epoch.publics[who], self._about("mask", *pair))
                 self._masks.add(total, seed, -1 if who < gone else 1)
+
+    def _joined(
+        self,
+        epoch: Epoch,
+        who: int,
+        shares: Mapping[int, dict[int, bytes]],
+        fits: Callable[[bytes], bool],
+    ) -> bytes:
+        """Reconstruct the secret of `who`, although some shares may be wrong."""
+        held, needed = shares.get(who, {}), epoch.graph.shares
+        if len(held) < needed:
+            raise Refused(
+                f"{len(held)} neighbours of party {who} sent their shares and {needed} are needed: "
+                "this sum cannot be opened (privacy.neighbours, privacy.threshold)"
+            )
+        found = recover(held, needed, fits)
+        if found.secret is None:
+            raise Refused(
+                f"the shares of the secret of party {who} do not fit: this sum cannot be opened"
+            )
+        self._misfits += [(epoch.near[who][place - 1], who) for place in found.wrong]
+        return found.secret
+
+    def _about(self, what: str, *rest: int | bytes) -> bytes:
+        return pack_fields(what, self._rules.run, self._epoch, self._number, *rest)
 
     def _order(self) -> Arrays:
         numbers = {"epoch": self._epoch, "number": self._number}
@@ -208,40 +267,27 @@ def _addressed(boxes: np.ndarray, receivers: Sequence[int]) -> dict[int, bytes] 
 
 
 def _collected(
-    epoch: Epoch, replies: Mapping[int, MaskedReply], said: Mapping[int, Arrays]
+    epoch: Epoch, replies: Mapping[int, MaskedReply], revealed: Mapping[int, bytes]
 ) -> dict[int, dict[int, bytes]]:
     """Return owner of a secret -> position of the holder among its neighbours -> share."""
     found: dict[int, dict[int, bytes]] = {}
-    for holder, own in said.items():
-        owners = {
-            "alive": [j for j in epoch.live[holder] if j in replies],
-            "dead": [j for j in epoch.live[holder] if j not in replies],
-        }
-        for name, whose in owners.items():
-            data = own[name].tobytes()
-            if len(data) == SHARE * len(whose):  # Shares of a wrong size are ignored.
-                for k, owner in enumerate(whose):
-                    place = epoch.near[owner].index(holder) + 1
-                    found.setdefault(owner, {})[place] = data[SHARE * k : SHARE * (k + 1)]
+    for holder, data in revealed.items():
+        near = epoch.live[holder]
+        owners = [j for j in near if j in replies] + [j for j in near if j not in replies]
+        if len(data) == SHARE * len(owners):  # Shares of a wrong size are ignored.
+            for k, owner in enumerate(owners):
+                place = epoch.near[owner].index(holder) + 1
+                found.setdefault(owner, {})[place] = data[SHARE * k : SHARE * (k + 1)]
     return found
 
 
-def _joined(
-    epoch: Epoch,
-    who: int,
-    shares: Mapping[int, dict[int, bytes]],
-    fits: Callable[[bytes], bool],
-) -> bytes:
-    """Reconstruct the secret of `who`; try other shares if some are wrong."""
-    held, needed = shares.get(who, {}), epoch.graph.shares
-    if len(held) < needed:
-        raise Refused(
-            f"{len(held)} neighbours of party {who} sent their shares and {needed} are needed: "
-            "this sum cannot be opened (privacy.neighbours, privacy.threshold)"
-        )
-    points = sorted(held)
-    for begin in range(len(points) - needed + 1):
-        secret = combine({x: held[x] for x in points[begin : begin + needed]}, needed)
-        if fits(secret):
-            return secret
-    raise Refused(f"the shares of the secret of party {who} do not fit: this sum cannot be opened")
+def liars(misfits: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Return the parties that explain several misfits; a single one does not say which of two."""
+    left, found = list(misfits), []
+    while left:
+        who, times = Counter(party for pair in left for party in pair).most_common(1)[0]
+        if times < 2:
+            break
+        found.append(who)
+        left = [pair for pair in left if who not in pair]
+    return tuple(sorted(found))

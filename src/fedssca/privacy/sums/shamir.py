@@ -7,17 +7,23 @@ at 0 of the polynomial through any t points. p is the first prime above 2^256, s
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import combinations
+from typing import NamedTuple
 
+from fedssca.privacy.sums import polynomials
 from fedssca.privacy.sums.keys import KEY
 
-__all__ = ["PRIME", "SHARE", "combine", "split"]
+__all__ = ["PRIME", "SHARE", "Recovered", "combine", "recover", "split"]
 
 PRIME = 2**256 + 297
 SHARE = KEY + 1
 """The number of bytes of a share."""
+TRIES = 1000
+"""How many combinations of shares are tried where too many are wrong to be decoded."""
 
 
 def split(secret: bytes, holders: int, threshold: int) -> list[bytes]:
@@ -42,8 +48,48 @@ def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     points = tuple(sorted(shares))[:threshold]
     values = [int.from_bytes(shares[x], "little") for x in points]
     secret = sum(a * b for a, b in zip(_at_zero(points), values, strict=True)) % PRIME
+    return _as_secret(secret)
+
+
+class Recovered(NamedTuple):
+    """A secret from shares, some of which may be wrong."""
+
+    secret: bytes | None
+    """None if there are too few shares, or too many wrong ones."""
+    wrong: tuple[int, ...] = ()
+    """The holders whose shares were wrong."""
+
+
+def recover(
+    shares: Mapping[int, bytes], threshold: int, fits: Callable[[bytes], bool]
+) -> Recovered:
+    """Reconstruct the secret that `fits`, although some shares are wrong.
+
+    Up to (shares - threshold) / 2 wrong ones are always found (Gao's decoding of Reed-Solomon
+    codes); more, as long as `threshold` right ones are left, if there are few combinations to try.
+    """
+    if len(shares) < threshold:
+        return Recovered(None)
+    secret = combine(shares, threshold)
+    if fits(secret):
+        return Recovered(secret)
+    values = {x: int.from_bytes(share, "little") % PRIME for x, share in shares.items()}
+    found = polynomials.decode(values, threshold, PRIME)
+    if found is not None and fits(secret := _as_secret(found[0] if found else 0)):
+        wrong = [x for x, y in values.items() if polynomials.value(found, x, PRIME) != y]
+        return Recovered(secret, tuple(wrong))
+    if math.comb(len(shares), threshold) <= TRIES:
+        for chosen in combinations(sorted(shares), threshold):
+            if fits(secret := combine({x: shares[x] for x in chosen}, threshold)):
+                line = polynomials.through({x: values[x] for x in chosen}, PRIME)
+                wrong = [x for x, y in values.items() if polynomials.value(line, x, PRIME) != y]
+                return Recovered(secret, tuple(wrong))
+    return Recovered(None)
+
+
+def _as_secret(number: int) -> bytes:
     # Wrong shares may give a number outside the range of secrets. Reduced, it is a wrong secret.
-    return (secret % 2 ** (8 * KEY)).to_bytes(KEY, "little")
+    return (number % 2 ** (8 * KEY)).to_bytes(KEY, "little")
 
 
 @lru_cache(maxsize=1024)
