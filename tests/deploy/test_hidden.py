@@ -111,7 +111,8 @@ def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def identity(kit: Path, names: list[str]) -> CertifiedIdentity:
-    return CertifiedIdentity(kit / "client.key", kit / "client.crt", kit / "rootCA.pem", names)
+    files = (kit / "client.key", kit / "client.crt", kit / "rootCA.pem")
+    return CertifiedIdentity(*files, kit.parent / "sites.json", names)
 
 
 def test_certificates_are_identities(kits: Path) -> None:
@@ -119,7 +120,7 @@ def test_certificates_are_identities(kits: Path) -> None:
     one, two = (identity(kits / name / "startup", names) for name in names)
     signed = two.sign(b"key")
     one.verify(1, b"key", signed)
-    with pytest.raises(Forged, match="came in the name of site-1"):
+    with pytest.raises(Forged, match="came for site-1 is not that of the list"):
         two.verify(0, b"key", signed)
     with pytest.raises(Forged, match="signature is not that of site-2"):
         one.verify(1, b"other key", signed)

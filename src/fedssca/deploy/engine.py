@@ -93,7 +93,7 @@ class Kit(Protocol):
 
     @property
     def sites(self) -> list[str]:
-        """All sites of the project in their order; only the submitter's kit lists them."""
+        """All sites of the project in their order."""
 
     @property
     def path(self) -> Path:

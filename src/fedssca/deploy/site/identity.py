@@ -1,7 +1,9 @@
 """A site's identity to its peers: the certificate in its kit, signed by the project's CA.
 
 The server relays public keys between sites and could replace them by its own. It cannot sign them
-in a site's name, as long as it does not hold the key of the certificate authority (CA).
+in a site's name, as long as it does not hold the key of the certificate authority (CA). Nor can it
+take part as a site with its own certificate: the kit's signed list (`deploy.roster`) names the
+certificate of every site, and only these count.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedssca.deploy.roster import fingerprint, read_roster
 from fedssca.errors import UserError
 from fedssca.privacy import require_privacy
 
@@ -22,13 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["CertifiedIdentity", "IdentityAmong", "certified"]
 
 IdentityAmong = Callable[[Sequence[str]], "Identity"]
-"""The names of all sites in their order -> this site's identity among them."""
+"""The names of all sites in their order -> this site's identity among them.
+
+A UserError unless all of them are sites of the project."""
 
 
 class CertifiedIdentity:
     """Signs and verifies with certificates; what is sent is the certificate, then the signature."""
 
-    def __init__(self, key: Path, certificate: Path, authority: Path, names: Sequence[str]) -> None:
+    def __init__(
+        self, key: Path, certificate: Path, authority: Path, listed: Path, names: Sequence[str]
+    ) -> None:
+        """`listed` is the signed list of sites; `names` are those of a run, in their order."""
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
         from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
@@ -45,6 +53,8 @@ class CertifiedIdentity:
             raise UserError(f"{key} is no RSA key: provision the kit anew")
         self._secret, self._names = secret, list(names)
         self._certificate = own.public_bytes(Encoding.DER)
+        self._roster = read_roster(listed, authority)
+        self._roster.check(names)
 
     def sign(self, data: bytes) -> bytes:
         """The certificate and the signature of `data`."""
@@ -63,6 +73,8 @@ class CertifiedIdentity:
 
         from fedssca.privacy.sums.keys import Forged
 
+        if not 0 <= who < len(self._names):
+            raise Forged(f"there is no site number {who}")
         name = self._names[who]
         size = int.from_bytes(signature[:4], "big")
         key = self._checked(name, signature[4 : 4 + size]).public_key()
@@ -76,7 +88,6 @@ class CertifiedIdentity:
     def _checked(self, name: str, der: bytes) -> x509.Certificate:
         from cryptography import x509
         from cryptography.exceptions import InvalidSignature
-        from cryptography.x509.oid import NameOID
 
         from fedssca.privacy.sums.keys import Forged
 
@@ -85,19 +96,18 @@ class CertifiedIdentity:
             found.verify_directly_issued_by(self._root)
         except (ValueError, TypeError, InvalidSignature):
             raise Forged(f"what came as the certificate of {name} is not from our CA") from None
-        said = [part.value for part in found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-        if said != [name]:
-            raise Forged(f"the certificate of {said} came in the name of {name}")
+        if fingerprint(der) != self._roster.fingerprint(name):
+            raise Forged(f"the certificate that came for {name} is not that of the list of sites")
         if not found.not_valid_before_utc <= datetime.now(UTC) <= found.not_valid_after_utc:
             raise Forged(f"the certificate of {name} is not valid today: provision the kits anew")
         return found
 
 
-def certified(key: Path, certificate: Path, authority: Path) -> IdentityAmong:
+def certified(key: Path, certificate: Path, authority: Path, listed: Path) -> IdentityAmong:
     """A site's identity from the files of its kit, which are read when they are needed."""
 
     def among(names: Sequence[str]) -> Identity:
         require_privacy()
-        return CertifiedIdentity(key, certificate, authority, names)
+        return CertifiedIdentity(key, certificate, authority, listed, names)
 
     return among

@@ -19,7 +19,7 @@ from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 from nvflare.collab import collab
 
 from fedssca.deploy.engine import Answer, JobOrder, PeerUnreachable
-from fedssca.deploy.engines.nvflare.kit import SITE_FILE, TOPIC
+from fedssca.deploy.engines.nvflare.kit import SITE_FILE, SITES, TOPIC
 from fedssca.deploy.server.job import ServerJob
 from fedssca.deploy.site.identity import certified
 from fedssca.deploy.site.party import Party
@@ -100,7 +100,8 @@ class JobSite:
         cell = collab.fl_ctx.get_engine().get_cell()
         secure = bool(cell.core_cell.supports_secure_messages())
         kit = Path(collab.workspace.get_startup_kit_dir())
-        identity = certified(kit / "client.key", kit / "client.crt", kit / "rootCA.pem")
+        files = (kit / "client.key", kit / "client.crt", kit / "rootCA.pem")
+        identity = certified(*files, kit.parent / SITES)
         self._party = Party(collab.site_name, read_source(Path(file)), secure, identity)
 
     @collab.publish

@@ -11,16 +11,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedssca.deploy.roster import read_roster
 from fedssca.errors import UserError
 from fedssca.system import COMMAND
 
-__all__ = ["CLASSES", "SITE_FILE", "TOPIC", "NvflareKit", "open_kit"]
+__all__ = ["CLASSES", "SITES", "SITE_FILE", "TOPIC", "NvflareKit", "open_kit"]
 
 CLASSES = "fedssca.deploy.engines.nvflare.job."
 """The module of the classes that a job may name."""
 
 TOPIC = "fedssca"
 """The name of the submitting side's commands to a job."""
+
+SITES = "sites.json"
+"""The signed list of the project's parties, in the folder of every kit."""
 
 SITE_FILE = "FEDSSCA_SITE"
 """The environment variable that tells a job's process where its site.toml is."""
@@ -90,12 +94,8 @@ class NvflareKit:
 
     @property
     def sites(self) -> list[str]:
-        """All sites of the project in their order; only the submitter's kit lists them."""
-        file = self.path / "sites.json"
-        try:
-            return list(map(str, json.loads(file.read_text())))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{file} cannot be read ({error}): is the kit complete?") from error
+        """All sites of the project in their order, from the list that the CA signed."""
+        return read_roster(self.path / SITES, self.path / "startup" / "rootCA.pem").sites
 
     @property
     def address(self) -> str:

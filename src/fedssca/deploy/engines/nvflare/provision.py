@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from fedssca.deploy.engines.nvflare.kit import SITES
+from fedssca.deploy.roster import SITE, signed_roster
 from fedssca.errors import UserError
 from fedssca.run.schema import ProjectFile
 
@@ -42,10 +44,23 @@ def provision(project: ProjectFile, out: Path) -> dict[str, Path]:
         for party, name in parties.items():
             shutil.move(made / "prod_00" / name, out / party)
         shutil.move(made / "state", out / "ca")
-    (out / "submit" / "sites.json").write_text(json.dumps(project.sites))
+    listed = _roster(project, out)
+    for party in parties:
+        (out / party / SITES).write_text(listed)
     for folder in (*parties, "ca"):
         (out / folder).chmod(0o700)
     return {party: out / party for party in (*parties, "ca")}
+
+
+def _roster(project: ProjectFile, out: Path) -> str:
+    """The list of all parties, signed with the key of the CA: the only use of that key."""
+    roles = {"server": "server", "submit": "submit"} | dict.fromkeys(project.sites, SITE)
+    parties = {}
+    for party, role in roles.items():
+        file = "server.crt" if role == "server" else "client.crt"
+        parties[party] = (role, (out / party / "startup" / file).read_bytes())
+    authority = json.loads((out / "ca" / "cert.json").read_text())
+    return signed_roster(project.name, parties, authority["root_pri_key"].encode())
 
 
 def _plan(project: ProjectFile) -> dict[str, Any]:
