@@ -204,10 +204,10 @@ def traffic_of(config: Config) -> TrafficOf:
 
 def _hidden_columns(problem: Problem, clients: Columns, algorithm: Algorithm) -> Traffic:
     """Every share goes up, their sum down to each reader; no h_i from party to party."""
-    from fedssca.privacy.sums.hidden_exchange import SEALED
+    from fedssca.privacy.sums.hidden_exchange import CHECKED, SEALED
 
     plain, hs = traffic(problem, clients, algorithm), h_shapes(problem, clients, algorithm.batch)
-    one, readers = 8 * (hs[0].size + 1), len(roles_of(clients).readers)
+    one, readers = 8 * hs[0].size + CHECKED, len(roles_of(clients).readers)
     boxes = SEALED * (readers - 1)
     sent = hs[0].size * hs[0].dtype.itemsize * (readers * clients.count - readers)
     return Traffic(

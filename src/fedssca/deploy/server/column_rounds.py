@@ -91,7 +91,10 @@ class ColumnRounds:
 
 
 def introduce(sites: Sites, job: Job, seconds: float) -> None:
-    """Where the h_i are hidden: bring every party the signed public keys of the others."""
+    """Where the h_i are hidden: bring every party the signed public keys of the others.
+
+    The first party also chooses the secret of the checks, sealed for each of the others.
+    """
     if not hides_h(job):
         return
     everyone = range(len(sites.names))
@@ -104,5 +107,8 @@ def introduce(sites: Sites, job: Job, seconds: float) -> None:
         for part in ("key", "signature")
         if part in offer.arrays
     }
-    met = sites.ask("meet", 0, dict.fromkeys(everyone, keys), seconds)
-    sites.check_all(everyone, met, 0)
+    first = sites.ask("meet", 0, {0: keys}, seconds)
+    sites.check_all([0], first, 0)
+    boxes = {number: first[0].arrays.get(f"box {number}") for number in everyone[1:]}
+    told = {i: keys | {"box": box} for i, box in boxes.items() if box is not None}
+    sites.check_all(everyone[1:], sites.ask("meet", 0, told, seconds), 0)

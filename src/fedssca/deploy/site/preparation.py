@@ -4,7 +4,8 @@ ids, align/...   sites with columns find the rows that all of them have (`site.a
 facts            the site describes its data
 prepare          the site builds the problem and returns its fingerprint
 offer            where the h_i are hidden: the site's public key for this run, signed
-meet             the site receives the public keys of all sites and refuses forged ones
+meet             the site receives the public keys of all sites and refuses forged ones; the first
+                 site answers with the sealed secret of the checks, which the others receive
 fresh            the site reads its new rows and tells how many there are
 """
 
@@ -139,6 +140,8 @@ class SitePreparation:
 
     def _agree_on_keys(self, envelope: Envelope) -> dict[str, np.ndarray]:
         """Exchange keys with all peers, by way of the server."""
+        from fedssca.privacy.sums.keys import as_array
+
         ready = self.after(envelope.kind)
         names = ready.census.names
         if envelope.kind == "offer":
@@ -154,7 +157,11 @@ class SitePreparation:
             for i in range(len(names))
             if {f"key {i}", f"signature {i}"} <= envelope.arrays.keys()
         }
-        ready.exchange_keys.agree(offers)
+        own = ready.exchange_keys
+        own.agree(offers)
+        if ready.number == 0:
+            return {f"box {peer}": as_array(box) for peer, box in own.seal_check().items()}
+        own.open_check(envelope.arrays.get("box", np.zeros(0, np.uint8)).tobytes())
         return {}
 
     def _new_rows(self) -> dict[str, Any]:

@@ -8,7 +8,8 @@ sends the server
 in fixed point. The masks r_ij come from keys that only parties i and j have, and cancel in the sum.
 The mask v comes from a new seed that the first reader draws and seals for the other readers. The
 server forwards sum_i h_i + v to each reader, which is indistinguishable from random numbers without
-v. One more number, 1 at each party, shows the readers that every share was added exactly once.
+v. A check that is linear like the sum (`linear_check`) travels with it under the same masks: the
+readers notice a share that is missing, doubled or of another round, and any change by the server.
 
 With two parties each of them can compute the other's h from the sum; no exchange can prevent that.
 """
@@ -37,13 +38,16 @@ from fedssca.privacy.sums.keys import (
     seal,
     simulated_identities,
 )
+from fedssca.privacy.sums.linear_check import LIMBS, LinearCheck
 from fedssca.problem.problem import Array, Batch, Vertical
 from fedssca.rounds.exchange import SERVER, Ends, Outgoing
 
-__all__ = ["ExchangeKeys", "check_additive", "in_process", "relay"]
+__all__ = ["CHECKED", "SEALED", "ExchangeKeys", "check_additive", "in_process", "relay"]
 
 SEALED = KEY + 28
 """The number of bytes of a sealed seed."""
+CHECKED = 8 * LIMBS
+"""The number of bytes that the check adds to a vector."""
 
 
 class ExchangeKeys:
@@ -54,6 +58,7 @@ class ExchangeKeys:
         self._run, self._identity, self._pair = run, identity, KeyPair()
         self._shared: dict[int, bytes] = {}
         self._exchanges: dict[str, HiddenExchange] = {}
+        self._check = LinearCheck(os.urandom(KEY)) if parties == 1 else None
         self.masks, self.lock = MaskStream(), threading.Lock()
 
     def offer(self) -> dict[str, np.ndarray]:
@@ -80,6 +85,27 @@ class ExchangeKeys:
             shared[peer] = self._pair.agree(public, pack_fields("exchange", self._run, *pair))
         self._shared = shared
 
+    def seal_check(self) -> dict[int, bytes]:
+        """At party 0, after `agree`: choose the secret of the checks; return it sealed for each."""
+        seed = os.urandom(KEY)
+        self._check = LinearCheck(seed)
+        return {
+            peer: seal(self.key(peer, "seal"), seed, self._about_check(peer))
+            for peer in range(self.parties)
+            if peer != self.number
+        }
+
+    def open_check(self, box: bytes) -> None:
+        """At the others, after `agree`: take the secret of the checks; Forged if it is forged."""
+        about = self._about_check(self.number)
+        self._check = LinearCheck(open_box(self.key(0, "seal"), box, about))
+
+    @property
+    def check(self) -> LinearCheck:
+        """The check of sums, which only the parties can make."""
+        assert self._check is not None
+        return self._check
+
     def exchange(self, stage: str) -> HiddenExchange:
         """Return this party's side of the exchanges of one stage, always the same object."""
         return self._exchanges.setdefault(stage, HiddenExchange(self, stage))
@@ -90,8 +116,11 @@ class ExchangeKeys:
 
     @property
     def agreed(self) -> bool:
-        """Whether this party shares a key with every other party."""
-        return len(self._shared) == self.parties - 1
+        """Whether this party shares a key with every other party, and the secret of the checks."""
+        return len(self._shared) == self.parties - 1 and self._check is not None
+
+    def _about_check(self, peer: int) -> bytes:
+        return pack_fields("check", self._run, peer)
 
     def _signed(self, number: int, public: bytes) -> bytes:
         return pack_fields("exchange key", self._run, number, public)
@@ -118,7 +147,8 @@ class HiddenExchange:
         self._count += 1
         self._readers, self._total = list(readers), None
         self._own = np.asarray(h)
-        vector = to_fixed(np.append(self._own, 1.0), keys.parties)
+        bare = to_fixed(self._own.ravel(), keys.parties)
+        vector = np.concatenate([bare, keys.check.limbs(bare)])
         with keys.lock:
             for peer in range(keys.parties):
                 if peer != keys.number:
@@ -135,7 +165,7 @@ class HiddenExchange:
         return {SERVER: {"h": vector, "seals": np.frombuffer(b"".join(boxes), np.uint8)}}
 
     def receive(self, sender: int, payload: Any) -> None:
-        """Remove the readers' mask from the sum; raise Forged unless all shares are in it once."""
+        """Remove the readers' mask from the sum; raise Forged if it is not that of all shares."""
         keys = self._keys
         if sender != SERVER or self._own is None:
             raise Forged(f"party {sender} sent a sum, which only the server may send")
@@ -146,10 +176,10 @@ class HiddenExchange:
         vector = np.array(payload["h"], np.uint64)
         with keys.lock:
             keys.masks.add(vector, seed, -1)
-        total = from_fixed(vector)
-        if len(total) != self._own.size + 1 or total[-1] != keys.parties:
+        total, limbs = vector[:-LIMBS], vector[-LIMBS:]
+        if len(total) != self._own.size or not keys.check.holds(total, limbs, keys.parties):
             raise Forged("the sum is not that of every party's share, once each")
-        self._total = total[:-1].reshape(self._own.shape).astype(self._own.dtype)
+        self._total = from_fixed(total).reshape(self._own.shape).astype(self._own.dtype)
 
     def collect(self) -> list[Any]:
         """Return a list with the right sum: own h, the rest of the sum at one peer, zeros."""
@@ -193,6 +223,8 @@ def in_process(parties: int) -> Ends:
     offers = {own.number: own.offer() for own in keys}
     for own in keys:
         own.agree(offers)
+    for peer, box in keys[0].seal_check().items() if parties > 1 else ():
+        keys[peer].open_check(box)
     return Ends(lambda number, count: keys[number].exchange("train"), relay)
 
 
