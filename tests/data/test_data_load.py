@@ -196,7 +196,7 @@ def test_unseen_category_is_all_zero(tmp_path: Path) -> None:
     [
         ("", "is empty"),
         ("a,y\n", "is empty"),
-        ("a,y\n1,0\n,1\n", "2 rows are too few"),
+        ("a,y\n1,0\n,1\n", r"too few rows to set aside .* \(rows: 2, classes: 2\)"),
         ("a,y\n1,0\n2,\n", "the label is missing in row 2"),
         ("a,y\n" + ",0\nnan,1\n" * 9, "'a' is empty in all 14 rows; leave it out"),
         ("a,y\n1,0\n2,inf\n", "'y' holds inf in row 2"),
@@ -207,8 +207,8 @@ def test_unseen_category_is_all_zero(tmp_path: Path) -> None:
         ("a,y\n1,0.5\n2,1\n", "labels out of range: row 1 has label 0.5"),
         ("y\n1\n0\n", "too few|no column is left"),
         ("y\n" + "0\n1\n" * 9, "no column is left"),
-        ("a,y\n" + "1,0\n" * 9, "one label 0"),
-        ("a,y\n1,0\n2,1\n", "2 rows are too few"),
+        ("a,y\n" + "1,0\n" * 9, "one label 0; at least two"),
+        ("a,y\n1,0\n2,1\n", r"too few rows to set aside .* \(rows: 2, classes: 2\)"),
         ("a,y\n" + "".join(f"{i},{i}\n" for i in range(1001)), "1001 different labels"),
         (
             "a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(99)),
@@ -228,8 +228,19 @@ def test_bad_files(tmp_path: Path) -> None:
     path = write(tmp_path, "a,y\n" + "1,0\n2,1\n" * 9)
     refused("no column 'z'; set label to one of a, y", None, path, label="z")
     refused("no column 'z' to keep .*; columns: a", None, path, keep=["z"])
-    (tmp_path / "latin.csv").write_bytes(b"a,y\n\xff,0\n")
-    refused("cannot be read as CSV text", None, str(tmp_path / "latin.csv"))
+    (tmp_path / "latin.csv").write_bytes("a,y\nö,0\n".encode("latin-1"))
+    refused("is no UTF-8 text, perhaps Latin-1", None, str(tmp_path / "latin.csv"))
+    (tmp_path / "wide.csv").write_bytes("a,y\nö,0\n".encode("utf-16"))
+    refused("is no UTF-8 text, perhaps UTF-16; save", None, str(tmp_path / "wide.csv"))
+    (tmp_path / "zipped.csv.gz").write_bytes(b"none")
+    refused("cannot be read as CSV text", None, str(tmp_path / "zipped.csv.gz"))
+    refused("data.drop leaves out 'y', which is the label", None, path, label="y", drop=["y"])
+    refused("data.id leaves out 'y', which is the label", None, path, label="y", id="y")
+    refused(
+        "data.id = 'a' names the rows, so it cannot make groups", None, path, id="a", keep=["a"]
+    )
+    bare = write(tmp_path, "1,x\n" * 9)
+    refused("does its first line hold data and no names?", None, bare, label="y")
 
 
 def test_parquet(tmp_path: Path) -> None:

@@ -62,3 +62,23 @@ def test_ids_are_said_to_be_left_out() -> None:
     found = about("id", np.arange(N) * 3.0)
     assert found.kind == "left out"
     assert "looks like an id" in found.becomes
+
+
+def test_columns_that_stand_for_a_group_are_named() -> None:
+    """One value per group, or groups that a column tells, also where every file is a group."""
+    sex = np.where(np.arange(N) % 3, "f", "m")
+    table = {
+        "age": AGE,
+        "sex": sex,
+        "title": np.where(sex == "f", "Ms", "Mr"),
+        "ward": np.where(sex == "f", np.where(Y == 1, "w1", "w2"), "w3"),
+        "y": Y,
+    }
+    raw = from_table("t", table, "y", 0.2, 0, ["sex"], owners=(sex == "m") * 1)
+    found = {c.name: c.warnings for c in describe(raw, EncodingRules()).columns}
+    assert found["age"] == ()
+    group, file = "one value per group of 'sex': it stands for the group", "one value per file: "
+    assert found["title"][0] == group
+    assert found["title"][1].startswith(file)
+    assert found["ward"][-2] == "it tells the group of 'sex' without an error"
+    assert found["sex"] == ("one value per file: it stands for the file",)

@@ -9,6 +9,8 @@ import pytest
 
 from fedssca.data import Columns, Rows, load
 from fedssca.data.encode.labels import class_places, label_cells
+from fedssca.data.held_out import held_out_rows
+from fedssca.data.load import DataSource
 from fedssca.errors import UserError
 from fedssca.run.build import load_dataset, share_out
 from fedssca.run.config import parse
@@ -48,6 +50,7 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
     b = write(tmp_path, "b.csv", "age,city,y", hospital(0, 10))
     with pytest.raises(UserError, match=r"b\.csv has the column 'city' and .*a\.csv has not"):
         load(path=[a, b])
+    assert load(path=[a, b], drop=["city", "town"]).features == ("age",)
     c = write(
         tmp_path, "c.csv", "age,town,y", [f"old,{r.split(',', 1)[1]}" for r in hospital(0, 10)]
     )
@@ -85,6 +88,19 @@ def test_one_party_per_file(tmp_path: Path) -> None:
     other = write(tmp_path, "other.csv", "id,z", [f"p{i},1" for i in range(9)])
     with pytest.raises(UserError, match="no id of column 'id' is in all of"):
         load(path=[bank, other], split="feature", id="id")
+
+
+def test_test_rows_belong_to_the_client_whose_file_they_are_in(tmp_path: Path) -> None:
+    for name in "ab":
+        rows = [f"{i % 7},{name},{i % 2}" for i in range(40)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["age,town,y", *rows]))
+    data = load(None, str(tmp_path / "*.csv"), keep=["town"])
+    assert data.test_owners is not None
+    assert data.held_out["client"].tolist() == data.test["town"].tolist()
+    assert np.bincount(data.test_owners).tolist() == [8, 8]
+    again = load(None, str(tmp_path / "*.csv"), test_path=str(tmp_path / "a.csv"))
+    assert again.test_owners is None
+    assert "client" not in again.held_out
 
 
 def test_a_test_file(tmp_path: Path) -> None:
@@ -126,6 +142,40 @@ def test_ids_and_dropped_columns_are_no_features(tmp_path: Path) -> None:
     assert load(path=path, keep=["ID"]).features == ("ID", "a", "b")
     with pytest.raises(UserError, match="no column 'c'; known are ID, a"):
         load(path=path, drop=["c"])
+
+
+def test_limits_can_use_columns_that_are_dropped(tmp_path: Path) -> None:
+    rows = [f"{i % 9},{'fm'[i % 2]},{i % 5},{i % 3 % 2}" for i in range(60)]
+    data = load(path=write(tmp_path, "t.csv", "a,sex,b,y", rows), drop=["sex", "b"], keep=["sex"])
+    assert data.features == ("a",)
+    assert data.kinds == {"sex": ("f", "m")}
+    assert data.notes == ("column 'sex' is left out: it is dropped, and only limits use it",)
+    assert data.encoder is not None
+    assert data.encoder.id == ""
+
+
+def test_held_out_rows_are_those_of_the_files(tmp_path: Path) -> None:
+    """Text files give their own cells; files of parties give the joined columns."""
+    rows = [f"{i:03},{i % 9}.50,u{i % 4},{i % 2}" for i in range(40)]
+    path = write(tmp_path, "t.csv", "id,a,town,y", rows)
+    found = held_out_rows(DataSource(path=path, id="id"))
+    chosen = [",".join(cells) for cells in zip(*found.values(), strict=True)]
+    assert set(chosen) < set(rows)
+    data = load(path=path, id="id")
+    assert [int(y) for y in found["y"]] == data.test["y"].tolist()
+    other = write(tmp_path, "u.csv", "id,b", [f"{i:03},{i}.5" for i in range(40)])
+    parties = DataSource(path=[path, other], id="id", split="feature", label="y")
+    assert list(held_out_rows(parties)) == ["a", "town", "b", "y"]
+    assert held_out_rows(parties)["b"] == [f"{int(name)}.5" for name in found["id"]]
+    turned = [",".join(reversed(row.split(","))) for row in rows]
+    more = write(tmp_path, "v.csv", "y,town,a,id", turned)
+    several = held_out_rows(DataSource(path=[path, more]))
+    assert len(several["id"]) == 16
+    assert {",".join(cells) for cells in zip(*several.values(), strict=True)} <= set(rows)
+    with pytest.raises(UserError, match=r"the test rows are those of data\.test_path"):
+        held_out_rows(DataSource(path=path, test_path=path))
+    with pytest.raises(UserError, match="digits holds arrays, no table"):
+        held_out_rows(DataSource(name="digits"))
 
 
 def test_a_label_may_compare_a_column_with_a_number(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
         open_with_ids(tmp_path / "g.csv", "patient")
     for name in ("a.parquet", "b.npz", "c.csv"):
         (tmp_path / name).write_bytes(b"\xff\xfe\xfd")
-        with pytest.raises(UserError, match=r"cannot be read|is not there"):
+        with pytest.raises(UserError, match=r"cannot be read|is not there|is no UTF-8 text"):
             open_with_ids(tmp_path / name, "id")
     (tmp_path / "a.xls").touch()
     with pytest.raises(UserError, match=r"ends in '.xls'"):

@@ -134,6 +134,7 @@ def test_the_worst_group_of_rows_and_of_columns(tmp_path: Path) -> None:
         *("algorithm.name=ssca", "algorithm.rho={a=0.9,alpha=0.3}", "algorithm.tau=1.0"),
         "algorithm.gamma={a=0.5,alpha=0.6}",
         *("problem.objective=worst_group", "problem.column=sex", "algorithm.multipliers=exact"),
+        "problem.l2=1e-5",
     ]
     found, _ = run(parse(BASE, settings), by_rows(tmp_path, columns), tmp_path / "rows")
     assert found["constraint_names"] == ["worst_sex_0", "worst_sex_1"]
@@ -351,3 +352,12 @@ def test_sites_read_ordinary_files(tmp_path: Path) -> None:
     assert (census["sizes"], found["rounds"]) == ([40, 40], 6)
     assert list(census["encoder"]["left_out"]) == ["who"]
     assert "column 'who' is left out" in (tmp_path / "run" / "events.jsonl").read_text()
+    dropped = [*settings, 'data.drop=["job", "size"]', 'data.keep=["job"]']
+    run(parse(BASE, dropped), files, tmp_path / "less")
+    census = json.loads((tmp_path / "less" / "census.json").read_text())
+    assert census["features"] == ["age", "age missing", "code=1", "code=2", "code=3"]
+    spoilt = (tmp_path / "0.data").read_text().replace(";", "%;", 2).replace("%", "", 1)
+    (tmp_path / "0.data").write_text(spoilt)
+    with pytest.raises(UserError, match="column 'age' holds numbers") as error:
+        run(parse(BASE, settings), files, tmp_path / "bad")
+    assert "%" not in str(error.value)  # a site shows none of its cells

@@ -66,6 +66,8 @@ class Dataset:
     """How raw rows become x and y; None if x is an array that is only scaled, such as images."""
     owners: Array | None = None
     """For each training row the number of its client, if clients have files of their own."""
+    test_owners: Array | None = None
+    """The same for each test row; None if test rows belong to no client."""
     clients: tuple[str, ...] = ()
     """The names of these clients."""
     blocks: tuple[Array, ...] | None = None
@@ -79,6 +81,11 @@ class Dataset:
         """Classes without names are called by their numbers."""
         if not self.labels:
             object.__setattr__(self, "labels", tuple(range(self.classes)))
+
+    @property
+    def held_out(self) -> dict[str, Array]:
+        """The test rows; where they belong to clients, with a column "client"."""
+        return self.test | ({} if self.test_owners is None else {"client": self.test_owners})
 
 
 def check(dataset: Dataset) -> None:
@@ -102,8 +109,8 @@ def check(dataset: Dataset) -> None:
         )
     if len(np.unique(dataset.train["y"])) < 2:
         raise UserError(
-            f"{dataset.name}: all training rows have the one label {dataset.train['y'][0]}; "
-            "at least two classes are needed"
+            f"{dataset.name}: all training rows have the one label "
+            f"{dataset.labels[dataset.train['y'][0]]!r}; at least two classes are needed"
         )
 
 
@@ -202,8 +209,9 @@ def in_train(name: str, y: Array, fraction: float, seed: int) -> Array:
     train = stratified(y, fraction, seed)
     if train.all():
         raise UserError(
-            f"{name}: {len(y)} rows are too few to set aside {fraction:g} of each class for "
-            "testing; give more rows or a larger test_fraction"
+            f"{name}: too few rows to set aside {fraction:g} of each class for testing (rows: "
+            f"{len(y)}, classes: {len(np.unique(y))}); give more rows, a larger test_fraction or "
+            "another label"
         )
     return train
 
@@ -235,7 +243,8 @@ def numbered_labels(name: str, raw: Array) -> tuple[Array, tuple[Label, ...]]:
         if len(bad):
             raise UserError(
                 f"{name}: labels out of range: row {bad[0] + 1} has label {raw[bad[0]]}; "
-                "labels should be whole numbers or text"
+                "labels should be whole numbers or text, or compare numbers with one of them: "
+                'label = "price > 100"'
             )
     kinds, y = np.unique(raw, return_inverse=True)
     if len(kinds) > 1000:

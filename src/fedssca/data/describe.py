@@ -153,9 +153,11 @@ def _warnings(raw: RawData, cells: Array, lacking: Array, encoding: ColumnEncodi
     if lacking.any() and len(raw.labels) > 1 and _pure(lacking, raw.y):
         found.append("leak: whether it is missing tells the label")
     if raw.owners is not None:
-        empty = [i for i in np.unique(raw.owners) if lacking[raw.owners == i].all()]
+        files = np.unique(raw.owners[raw.train])
+        empty = [i for i in files if lacking[raw.owners == i].all()]
         if empty and len(empty) < raw.owners.max() + 1:
             found.append("empty in file " + ", ".join(str(i + 1) for i in empty))
+    found += _groups_told(raw, encoding.name, cells)
     if isinstance(encoding, NumberEncoding) and _codes(cells[~lacking]):
         found.append("few whole numbers: if they are codes, list it in data.categories")
     if isinstance(encoding, CategoryEncoding):
@@ -165,6 +167,24 @@ def _warnings(raw: RawData, cells: Array, lacking: Array, encoding: ColumnEncodi
         unseen = encoding.unseen(cells[~raw.train])
         if unseen and not encoding.other:
             found.append(f"{unseen} test rows have values that no training row has")
+    return found
+
+
+def _groups_told(raw: RawData, name: str, cells: Array) -> list[str]:
+    """A line about each division into groups, or files, that the column shows or that shows it."""
+    divisions = {f"group of {g!r}": raw.table[g] for g in raw.keep if g != name}
+    if raw.owners is not None:
+        divisions["file"] = raw.owners
+    kinds, own = np.unique(cells, return_inverse=True)
+    found = []
+    for what, values in divisions.items():
+        groups, places = np.unique(values, return_inverse=True)
+        if not 1 < len(groups) <= FEW or not 1 < len(kinds) <= FEW:
+            continue
+        if _pure(places, own):
+            found.append(f"one value per {what}: it stands for the {what.split()[0]}")
+        elif _pure(own, places):
+            found.append(f"it tells the {what} without an error")
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from glob import glob, has_magic
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +31,8 @@ class JoinedFiles(NamedTuple):
     """The names of the files, if the files hold rows."""
     ids: tuple[str, ...] = ()
     """The id of each row, if the files hold columns."""
+    left_out: frozenset[str] = frozenset()
+    """Columns that only some of the files have."""
 
 
 def expanded(paths: Sequence[str]) -> list[Path]:
@@ -58,9 +60,15 @@ def several(paths: Sequence[Path]) -> str:
     return f"{table_name(paths[0])} and {len(paths) - 1} more"
 
 
-def stack_rows(paths: Sequence[Path], reading: Reading) -> JoinedFiles:
-    """Put the rows of several files below each other; their columns may be in any order."""
+def stack_rows(paths: Sequence[Path], reading: Reading, away: Collection[str] = ()) -> JoinedFiles:
+    """Put the rows of several files below each other; their columns may be in any order.
+
+    The columns `away` are left out of files that have them, if not all have.
+    """
     tables = [read_table(path, reading) for path in paths]
+    somewhere = {name for table in tables for name in table}
+    rare = frozenset(n for n in away if n in somewhere and not all(n in t for t in tables))
+    tables = [{n: cells for n, cells in table.items() if n not in rare} for table in tables]
     names = list(tables[0])
     for path, table in zip(paths, tables, strict=True):
         odd = sorted(set(names) ^ set(table))
@@ -68,13 +76,13 @@ def stack_rows(paths: Sequence[Path], reading: Reading) -> JoinedFiles:
             has, lacks = (path, paths[0]) if odd[0] in table else (paths[0], path)
             raise UserError(
                 f"{has} has the column {odd[0]!r} and {lacks} has not; files with rows need the "
-                "same columns: drop it, or rename it"
+                f"same columns: set data.drop = [{odd[0]!r}], or rename it"
             )
     owners = np.repeat(np.arange(len(paths), dtype=np.int32), [_rows(table) for table in tables])
     table = {name: _stacked(name, [t[name] for t in tables], paths) for name in names}
     called = [table_name(path) for path in paths]
     clients = called if len(set(called)) == len(called) else [str(path) for path in paths]
-    return JoinedFiles(table, owners, {}, clients=tuple(clients))
+    return JoinedFiles(table, owners, {}, clients=tuple(clients), left_out=rare)
 
 
 def join_columns(paths: Sequence[Path], id_column: str, reading: Reading) -> JoinedFiles:

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from fedssca.errors import UserError
 
-__all__ = ["Lines", "Reading", "read_lines"]
+__all__ = ["Lines", "Reading", "is_number", "read_lines"]
 
 SEPARATORS = (",", ";", "\t", "|")
 MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>", "#N/A"})
@@ -108,7 +108,7 @@ def read_lines(path: Path, reading: Reading) -> Lines:
         )
     header = first if has_header else names
     if len(set(header)) < len(header):
-        if has_header and any(map(_is_number, first)):
+        if has_header and any(map(is_number, first)):
             raise UserError(
                 f"{path}: its first line holds numbers, no names; name the columns: "
                 'columns = ["age", ...]'
@@ -149,7 +149,8 @@ def _separator(sample: Sequence[str]) -> str:
     return best
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text is a plain number."""
     try:
         float(text)
     except ValueError:
@@ -158,4 +159,10 @@ def _is_number(text: str) -> bool:
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:
+    if isinstance(error, UnicodeDecodeError):
+        wide = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
+        form = "UTF-16" if wide else "Latin-1, or no text"
+        return UserError(f"{path} is no UTF-8 text, perhaps {form}; save it as UTF-8 CSV")
+    if isinstance(error, OSError) and error.strerror:
+        return UserError(f"{path} cannot be read: {error.strerror}; check the file")
     return UserError(f"{path} cannot be read as CSV text: {error}; save it as UTF-8 CSV")

@@ -12,9 +12,10 @@ import numpy as np
 from fedssca.data.arrays import aligned
 from fedssca.data.dataset import Dataset, check, from_arrays
 from fedssca.data.encode import EncodingRules, as_text
-from fedssca.data.encode.labels import USUAL, label_column
+from fedssca.data.encode.labels import USUAL, label_column, label_source
+from fedssca.data.encode.misread import misread_numbers
 from fedssca.data.files import JoinedFiles, expanded, join_columns, several, stack_rows
-from fedssca.data.lines import Reading
+from fedssca.data.lines import Reading, is_number
 from fedssca.data.mapped import mapped
 from fedssca.data.named import NAMES, ready_made
 from fedssca.data.raw import RawData, from_table
@@ -73,7 +74,7 @@ class DataSource:
         if len(paths) > 1 and self.split == "feature":
             return self._raw(several(paths), join_columns(paths, self.id, self.reading))
         if len(paths) > 1:
-            return self._raw(several(paths), stack_rows(paths, self.reading))
+            return self._raw(several(paths), stack_rows(paths, self.reading, self._away))
         (path,) = paths
         if path.is_dir() or path.suffix.lower() == ".npz":
             self._check_no_table(f"{path} holds arrays without names of columns")
@@ -110,24 +111,26 @@ class DataSource:
 
     def _raw(self, name: str, joined: JoinedFiles) -> RawData:
         """The raw data of a table, without the columns that are dropped."""
-        for column in (*self.drop, *self.categories, *filter(None, [self.id])):
-            if column not in joined.table and not (joined.parties and column == self.id):
-                raise UserError(f"{name} has no column {column!r}; {nearest(column, joined.table)}")
+        self._check_columns(name, joined)
         table = self._without(joined.table)
         if self.label_optional and not self.label and not any(c in table for c in USUAL):
             rows = len(next(iter(table.values())))
             y, everyone = np.zeros(rows, np.int32), np.ones(rows, bool)
-            return RawData(name, table, "", y, (), everyone, owners=joined.owners)
-        label, _ = label_column(table, self.label, name)
+            misread = tuple(misread_numbers(table, (*self.categories, *self.drop)))
+            return RawData(name, table, "", y, (), everyone, owners=joined.owners, notes=misread)
+        label, column = self._label(name, table)
+        misread = tuple(misread_numbers(table, (column, *self.categories, *self.drop)))
+        if misread and not self.label_optional:
+            raise UserError(f"{name}: {misread[0]}")
         test = None
         if self.test_path:
             paths = expanded([self.test_path])
-            held = stack_rows(paths, self.reading).table if len(paths) > 1 else None
+            held = stack_rows(paths, self.reading, self._away).table if len(paths) > 1 else None
             test = self._without(held or read_table(paths[0], self.reading))
         raw = from_table(
             name, table, label, self.test_fraction, self.seed, self.keep, test, joined.owners
         )
-        notes = (*raw.notes, *joined.notes)
+        notes = (*raw.notes, *joined.notes, *misread)
         return dataclasses.replace(
             raw,
             reading=self.reading,
@@ -135,15 +138,48 @@ class DataSource:
             clients=joined.clients,
             notes=notes,
             id=self.id,
+            drop=tuple(column for column in self.drop if column in raw.table),
         )
 
+    def _check_columns(self, name: str, joined: JoinedFiles) -> None:
+        """Refuse names that no column has, and columns that are asked for and left out."""
+        for column in (*self.drop, *self.categories, *filter(None, [self.id])):
+            known = joined.left_out | joined.table.keys()
+            if column not in known and not (joined.parties and column == self.id):
+                raise UserError(f"{name} has no column {column!r}; {nearest(column, joined.table)}")
+        label = label_source(self.label, joined.table) if self.label else None
+        for key, away in (("id", [self.id]), ("drop", self.drop)):
+            if label and label in away:
+                raise UserError(
+                    f"data.{key} leaves out {label!r}, which is the label; name another column"
+                )
+        if self.id and self.id in self.keep:
+            raise UserError(f"data.id = {self.id!r} names the rows, so it cannot make groups")
+
+    def _label(self, name: str, table: Table) -> tuple[str, str]:
+        """The label and its column; a first line that holds data is said."""
+        try:
+            return label_column(table, self.label, name)
+        except UserError as error:
+            if self.reading.columns or not any(map(is_number, table)):
+                raise
+            raise UserError(
+                f"{error}; does its first line hold data and no names? then name the columns: "
+                'data.columns = ["age", ...]'
+            ) from None
+
     def _without(self, table: Table) -> Table:
-        away = {*self.drop, self.id}
+        """The columns of the rows without those that neither the features nor limits use."""
         return {
             column: as_text(cells) if column in self.categories else cells
             for column, cells in table.items()
-            if column not in away
+            if column not in self._away
         }
+
+    @property
+    def _away(self) -> set[str]:
+        """The columns that neither the features nor limits use."""
+        return {*self.drop, self.id} - set(self.keep)
 
 
 def load(

@@ -49,6 +49,8 @@ class RawData:
     """(N,) marks the training rows."""
     keep: tuple[str, ...] = ()
     """Columns that also stand beside x."""
+    drop: tuple[str, ...] = ()
+    """Columns of the table that stand beside x and are no features."""
     positive: int | None = None
     """The class that rates are about, if the data set itself defines one."""
     reading: Reading = field(default_factory=Reading)
@@ -56,7 +58,7 @@ class RawData:
     id: str = ""
     """The column that identified the rows; it is not in the table."""
     owners: Array | None = None
-    """(N,) the client of each row, if clients have files of their own."""
+    """(N,) the client of each row, if clients have files of their own; -1 where it has none."""
     clients: tuple[str, ...] = ()
     """The names of these clients."""
     parties: dict[str, int] = field(default_factory=dict)
@@ -70,11 +72,13 @@ class RawData:
             summaries = {
                 column: [summarise(column, cells, self.train, rules)]
                 for column, cells in self.table.items()
+                if column not in self.drop
             }
             made = fit_encoder(summaries, rules, self.label, self.labels, self.keep, self.reading)
         except UserError as error:
             raise UserError(f"{self.name}: {error}") from None
-        return replace(made, id=self.id or made.id)
+        left_out = made.left_out | dict.fromkeys(self.drop, "it is dropped, and only limits use it")
+        return replace(made, id=self.id or made.id, left_out=left_out)
 
     def encoded(self, rules: EncodingRules | None = None) -> Dataset:
         """Encode all rows with the encoder of the training rows."""
@@ -96,10 +100,17 @@ class RawData:
             positive=self.positive,
             encoder=encoder,
             owners=None if self.owners is None else self.owners[self.train],
+            test_owners=self.test_owners,
             clients=self.clients,
             blocks=self._blocks(encoder),
             notes=(*self.notes, *left_out),
         )
+
+    @property
+    def test_owners(self) -> Array | None:
+        """The client of each test row; None if they are those of a file of their own."""
+        held = None if self.owners is None else self.owners[~self.train]
+        return None if held is None or (held < 0).any() else held
 
     def _blocks(self, encoder: Encoder) -> tuple[Array, ...] | None:
         """The features of each party, if parties have files of their own."""
@@ -162,7 +173,7 @@ def from_table(
     held = class_places(labels, label_cells(test, label, where), where)
     train = np.arange(len(y) + len(held)) < len(y)
     if owners is not None:
-        owners = np.concatenate([owners, np.zeros(len(held), owners.dtype)])
+        owners = np.concatenate([owners, np.full(len(held), -1, owners.dtype)])
     return RawData(
         name, both, label, np.concatenate([y, held]), labels, train, tuple(keep), owners=owners
     )

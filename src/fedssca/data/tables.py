@@ -24,6 +24,7 @@ __all__ = [
     "column_of",
     "is_table",
     "number_of",
+    "is_text_table",
     "read_arrays",
     "read_csv",
     "read_parquet",
@@ -43,7 +44,12 @@ _BAD_NPZ = (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError,
 
 def is_table(path: Path) -> bool:
     """Whether a file is a table by its name: text, perhaps zipped, or Parquet."""
-    return _plain(path).suffix.lower() in (*TEXT, *PARQUET)
+    return is_text_table(path) or _plain(path).suffix.lower() in PARQUET
+
+
+def is_text_table(path: Path) -> bool:
+    """Whether a file is a table of text by its name, perhaps zipped."""
+    return _plain(path).suffix.lower() in TEXT
 
 
 def table_name(path: Path) -> str:
@@ -116,11 +122,12 @@ def _marked(numbers: Array, reading: Reading) -> Array:
 def text_column(cells: Sequence[str], reading: Reading, comma: bool = False) -> Array:
     """Return numbers if all cells that are not missing are numbers, else text.
 
-    With `comma`, numbers may have a decimal comma.
+    With `comma`, numbers may have a decimal comma, if none of the column has a decimal point.
     """
     markers = reading.markers
     text = np.array(["" if (own := cell.strip()) in markers else own for cell in cells])
     filled = np.where(text == "", "nan", text)
+    comma = comma and not (np.char.find(filled, ".") >= 0).any()
     for attempt in (filled, np.char.replace(filled, ",", ".")) if comma else (filled,):
         try:
             return _marked(attempt.astype(np.float64), reading)

@@ -114,7 +114,10 @@ def _write_tables(
     train, test = np.flatnonzero(raw.train), np.flatnonzero(~raw.train)
     own = train[clients.rows_of(number)]
     columns = raw.table | {raw.label: np.array(raw.labels)[raw.y]}
-    for end, rows in (("", own), ("-test", test[number :: clients.count])):
+    held = test[number :: clients.count]
+    if raw.test_owners is not None:
+        held = test[raw.test_owners == number]
+    for end, rows in (("", own), ("-test", held)):
         write_csv(folder / f"{name}{end}.csv", {c: v[rows] for c, v in columns.items()})
     return {"path": f"{name}.csv", "test_path": f"{name}-test.csv", "label": raw.label}
 

@@ -39,7 +39,7 @@ def train(
     """
     config = job.config
     said: dict[str, Any] = {
-        "test": job.dataset.test,
+        "test": job.dataset.held_out,
         "evaluate_every": config.run.evaluate_every,
         "runtime": engine_of(config),
         "bytes_of": traffic_of(config),
@@ -105,7 +105,7 @@ def carry_out(
 ) -> dict[str, Any]:
     """Train a built job and fill its run directory; `hooks` add to the arguments of `simulate`."""
     config = job.config
-    evaluator = evaluator or evaluator_over(job.problem, job.clients, job.dataset.test)
+    evaluator = evaluator or evaluator_over(job.problem, job.clients, job.dataset.held_out)
     folder = RunDirectory.open(out) if resume else RunDirectory.create(out, render(config))
     folder.save_problem(facts(job))
     start = load_checkpoint(folder, job.algorithm.init(job.problem.start)) if resume else None

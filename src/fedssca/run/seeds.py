@@ -79,7 +79,7 @@ class _Shared:
             first.config.run.seed,
             simulated(first.noise, first.config.run.seed),
         )
-        self._evaluator = evaluator_over(first.problem, first.clients, first.dataset.test)
+        self._evaluator = evaluator_over(first.problem, first.clients, first.dataset.held_out)
 
     def parts(self, job: Job) -> dict[str, Any]:
         """What `train` needs to use them for `job`; empty if it needs programs of its own."""

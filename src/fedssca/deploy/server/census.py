@@ -36,6 +36,7 @@ def question(config: Config, run: str) -> Question:
         "holder": config.data.label_holder,
         "reading": asdict(reading_of(config.data)),
         "categories": config.data.categories,
+        "drop": config.data.drop,
         "rules": asdict(encoding_rules(config.data)),
         "run": run,
     }

@@ -23,6 +23,7 @@ from fedssca.data.encode import (
     named_cells,
     summarise,
 )
+from fedssca.data.encode.misread import misread_numbers
 from fedssca.deploy.census import Census, Facts, Question
 from fedssca.deploy.site.raw_table import RawTable
 from fedssca.errors import UserError
@@ -38,7 +39,7 @@ class SiteRows:
     """The rows of one site in one run."""
 
     def __init__(self, table: RawTable, asked: Question) -> None:
-        table = _coded(table, asked["categories"])
+        table = _prepared(table, asked["categories"], asked["drop"])
         self._table, self._asked = table, asked
         self._train: Array | None = None
         """Marks the training rows; None if all of them are, or if it is not known yet."""
@@ -213,13 +214,20 @@ def _features(table: RawTable, encoder: Encoder | None) -> Array:
     return table.x if table.x.dtype != np.float64 else table.x.astype(np.float32)
 
 
-def _coded(table: RawTable, categories: Sequence[str]) -> RawTable:
-    """The table with text in place of numbers that are codes."""
+def _prepared(table: RawTable, categories: Sequence[str], drop: Sequence[str]) -> RawTable:
+    """The table with text in place of numbers that are codes, and without dropped features.
+
+    Limits can still use the columns that are dropped.
+    """
+    for misread in misread_numbers(table.columns, (*categories, *drop), tell=False):
+        raise UserError(misread)
     coded = {name: as_text(table.columns[name]) for name in categories if name in table.columns}
+    used = {n: v for n, v in (table.columns | coded).items() if n not in drop}
     return table._replace(
-        columns=table.columns | coded,
+        features=tuple(used) if table.x is None else table.features,
+        columns=used,
         extra=table.extra | coded,
-        test=table.test and _coded(table.test, categories),
+        test=table.test and _prepared(table.test, categories, drop),
     )
 
 

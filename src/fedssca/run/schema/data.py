@@ -56,7 +56,10 @@ class DataSettings:
         "different columns are joined by it.",
         default="",
     )
-    drop: list[str] = key("Columns of `path` to leave out.", default=[])
+    drop: list[str] = key(
+        "Columns of `path` that are no features; limits can make groups of them all the same.",
+        default=[],
+    )
     categories: list[str] = key(
         "Columns of numbers that are codes: each number is a category, as if it were text.",
         default=[],
