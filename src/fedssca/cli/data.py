@@ -1,7 +1,8 @@
-"""`fedssca data`: fetch, list and describe data sets."""
+"""`fedssca data`: fetch, list and describe data sets, and write the rows that runs hold out."""
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,6 +109,31 @@ def describe(
         print(json.dumps(found.state()))
     else:
         _show(found)
+
+
+@app.command("held-out", epilog="Example: fedssca data held-out runs/first --out test.csv")
+def held_out(
+    run: Annotated[Path, typer.Argument(help="The directory or the TOML file of a run.")],
+    out: Annotated[Path, typer.Option("--out", help="The CSV file to write.")],
+    settings: Settings = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write the raw rows that a run sets aside for testing, for fedssca predict and other tools."""
+    from fedssca.data.held_out import held_out_rows
+    from fedssca.run.build import data_source
+
+    config = read_config(run / "config.toml" if run.is_dir() else run, settings)
+    columns = held_out_rows(data_source(config))
+    try:
+        with open(out, "w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+    except OSError as error:
+        why = error.strerror or error
+        raise UserError(f"cannot write {out}: {why}; choose another --out") from None
+    rows = len(next(iter(columns.values())))
+    progress_console(quiet, False).print(f"{rows:,} rows are in {out}", highlight=False)
 
 
 def _config_of(files: list[str], label: str, settings: list[str] | None) -> Config:
