@@ -104,6 +104,8 @@ def test_the_weight_of_the_norm_follows_the_rows_of_a_table() -> None:
     table = build(parse("", [*settings, "data.name=breast-cancer"]))
     images = build(parse("", [*settings, "data.name=digits"]))
     given = build(parse("", [*settings, "data.name=breast-cancer", "problem.l2=0.0"]))
+    linear = build(parse("", [*settings, "data.name=breast-cancer", "model.name=linear"]))
     rows = len(table.dataset.train["y"])
-    assert table.config.problem.l2 == table.problem.known[0] == 1 / (2 * rows)
+    assert table.config.problem.l2 == table.problem.known[0] == 2 / rows
+    assert linear.config.problem.l2 == 0.5 / rows
     assert (images.config.problem.l2, given.config.problem.l2) == (1e-5, 0.0)

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from fedssca.errors import UserError
 
-__all__ = ["Lines", "Reading", "is_number", "read_lines"]
+__all__ = ["Lines", "Reading", "is_number", "number_of", "read_lines"]
 
 SEPARATORS = (",", ";", "\t", "|")
 MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>", "#N/A"})
@@ -149,13 +149,17 @@ def _separator(sample: Sequence[str]) -> str:
     return best
 
 
+def number_of(text: str) -> float | None:
+    """The number that a text is; None if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def is_number(text: str) -> bool:
     """Whether a text is a plain number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return number_of(text) is not None
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedssca.data.encode.cells import Array
-from fedssca.data.lines import Reading, read_lines
+from fedssca.data.lines import Reading, number_of, read_lines
 from fedssca.errors import UserError
 
 __all__ = [
@@ -23,8 +23,8 @@ __all__ = [
     "Table",
     "column_of",
     "is_table",
-    "number_of",
     "is_text_table",
+    "number_of",
     "read_arrays",
     "read_csv",
     "read_parquet",
@@ -134,14 +134,6 @@ def text_column(cells: Sequence[str], reading: Reading, comma: bool = False) -> 
         except ValueError:
             continue
     return text
-
-
-def number_of(text: str) -> float | None:
-    """The number that a text is; None if it is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def column_of(name: str, values: Sequence[Any], reading: Reading, where: str) -> Array:

@@ -20,6 +20,7 @@ from fedssca.data.encode.cells import (
     is_text,
     missing_cells,
 )
+from fedssca.data.lines import is_number
 from fedssca.errors import UserError
 
 __all__ = [
@@ -200,7 +201,7 @@ class CategoryEncoding(ColumnEncoding):
 
     def _values(self, cells: Array) -> Array:
         numbers = not is_text(cells) and not missing_cells(cells).all()
-        if numbers and not any(_is_number(kind) for kind in self.kinds):
+        if numbers and not any(is_number(kind) for kind in self.kinds):
             raise UserError(
                 f"column {self.name!r} is numbers here, and text such as {self.kinds[0]!r} in the "
                 "training rows; write it alike"
@@ -225,11 +226,3 @@ def encoding_from_state(state: dict[str, Any]) -> ColumnEncoding:
 def _example(cells: Array, where: Array) -> str:
     row = int(np.flatnonzero(where)[0])
     return f"{cells[row].item()!r} in row {row + 1}"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -53,13 +53,16 @@ def problem_of(
 def l2_of(config: Config, dataset: Dataset, clients: Rows | Columns) -> float:
     """The weight of |w|^2 beside the mean loss, if it is left open.
 
-    1e-5 as in the paper for images, and 1 / (2 N) for N rows of standardised columns, the weight
-    that scikit-learn's logistic regression has: on small tables 1e-5 lets the model overfit.
+    1e-5 as in the paper for images. For N rows of standardised columns 1 / (2 N), the weight that
+    scikit-learn's logistic regression has, and 2 / N for a network, which has more parameters: on
+    small tables smaller weights let the model overfit.
     """
     given = config.problem.l2
     if given is not None:
         return given
-    return max(IMAGES, 1 / (2 * clients.total)) if dataset.scale == 1 else IMAGES
+    if dataset.scale != 1:
+        return IMAGES
+    return max(IMAGES, (0.5 if config.model.name == "linear" else 2.0) / clients.total)
 
 
 def _parts(config: Config, rows: TrainingRows) -> tuple[Part, ...]:

@@ -171,7 +171,8 @@ class ProblemSettings:
     l2: Real | None = key(
         "The weight of |w|^2 beside the loss.",
         default=None,
-        unset="1e-5; for N rows of a table 1 / (2 N), if that is more",
+        unset="1e-5; for N rows of a table 1 / (2 N) with linear and 2 / N with mlp, if that is "
+        "more",
         ge=0,
     )
     penalty: OneOrMore = key(
