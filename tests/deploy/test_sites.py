@@ -16,6 +16,8 @@ from fedssca.deploy.site.raw_table import read_raw_table, read_source
 from fedssca.errors import UserError
 from fedssca.run.config import Config, parse
 from fedssca.run.execute import execute, load_config
+from fedssca.run.export.classifier import export_classifier
+from fedssca.run.export.onnx_files import export_onnx
 from fedssca.run.model import joint_predictions, load_model, predict_rows, write_predictions
 from tests.deploy.loopback import RUN, Loopback, deployed, parties
 
@@ -361,3 +363,29 @@ def test_sites_read_ordinary_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="column 'age' holds numbers") as error:
         run(parse(BASE, settings), files, tmp_path / "bad")
     assert "%" not in str(error.value)  # a site shows none of its cells
+
+
+def test_files_of_deployed_parties_take_encoded_numbers(tmp_path: Path) -> None:
+    """Parties keep their encoders, so that their ONNX files take x; the head gives the classes."""
+    runtime = pytest.importorskip("onnxruntime")
+    columns = table()
+    files = by_columns(tmp_path, columns)
+    _, server = run(parse(BASE, [*COLUMNS, "data.label_holder=0"]), files, tmp_path / "run")
+    scores = np.array(server.predict()["scores"])
+    model = load_model(tmp_path / "run")
+    *parts, head = (runtime.InferenceSession(f) for f in export_onnx(model, tmp_path / "m.onnx"))
+    kept = np.isin(np.arange(60), held_out(columns["y"]), invert=True)
+    age, size = (np.array(columns[name], float) for name in ("age", "size"))
+    age, size = ((v - v[kept].mean()) / v[kept].std() for v in (age, size))
+    towns = [np.array(columns["town"]) == town for town in ("north", "south", "west")]
+    hs = {}
+    for number, (part, own) in enumerate(zip(parts, ([age], [size, *towns]), strict=True), 1):
+        x = np.stack(own, axis=1)[:10].astype(np.float32)
+        assert len(json.loads(part.get_modelmeta().custom_metadata_map["features"])) == len(own)
+        hs[f"h_{number}"] = part.run(["h"], {"x": x})[0]
+    prediction, chances = head.run(["prediction", "probabilities"], hs)
+    expected = joint_predictions(model, {"scores": scores})
+    assert chances == pytest.approx(expected.probabilities, abs=1e-5)
+    assert prediction.tolist() == expected.predicted
+    with pytest.raises(UserError, match="no party has all columns of this model"):
+        export_classifier(model, tmp_path / "m.pkl")
