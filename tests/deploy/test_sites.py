@@ -114,6 +114,10 @@ def test_joint_prediction_agrees_with_the_whole_model(tmp_path: Path) -> None:
     order = RunOrder(parse(BASE, [*COLUMNS, "data.label_holder=0"]), site_names(2), RUN)
     again = RunServer(order, Loopback(parties(files)), tmp_path / "run").predict()
     assert again["scores"] == answer["scores"]
+    changed = columns | {"size": ["9.5", *columns["size"][1:]]}
+    write(tmp_path / "1.csv", {name: changed[name] for name in ("id", "size", "town")})
+    with pytest.raises(UserError, match="site-2: its training rows are not those of this run"):
+        RunServer(order, Loopback(parties(files)), tmp_path / "run").predict()
     named = joint_predictions(model, again)
     assert named.ids == {"id": columns["id"][:10]}
     assert not named.notes

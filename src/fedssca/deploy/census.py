@@ -64,6 +64,8 @@ class Census:
     """Where sites hold columns: the number of test rows."""
     left_out: list[int] = field(default_factory=list)
     """Where sites hold columns: the number of rows of each that not all have; empty if none."""
+    cells: list[str] = field(default_factory=list)
+    """Where sites hold columns: a digest of each one's cells, for this run only."""
 
 
 def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:

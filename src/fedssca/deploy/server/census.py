@@ -89,6 +89,7 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question) -> Cens
         dtype=first["dtype"],
         test_rows=labelled[0][1].get("test_rows", []),
         held=labelled[0][1]["held"],
+        cells=[each["cells"] for each in facts] if columns else [],
     )
 
 

@@ -101,6 +101,7 @@ class RunServer:
         w = np.load(self._out / "model.npz")["w"]
         with jax.enable_x64(self._config.run.precision == "float64"):
             census = self._preparation.census()
+            self._check_same_cells(census)
             job = self._preparation.prepare(self._config, census)
             introduce(self.sites, job, PREPARING)
             rows, ids = self._preparation.new_rows()
@@ -167,6 +168,16 @@ class RunServer:
         else:
             parties = ColumnRounds(self.sites, stage, job, algorithm.batch)
         return DeployedRounds(self.sites, parties, algorithm, record)
+
+    def _check_same_cells(self, census: Census) -> None:
+        """Refuse to predict if a party's training cells, to which it fits its encoder, changed."""
+        held = json.loads((self._out / "census.json").read_text()).get("cells", census.cells)
+        for name, before, now in zip(census.names, held, census.cells, strict=True):
+            if before != now:
+                raise UserError(
+                    f"{name}: its training rows are not those of this run any more, so that it "
+                    "would encode its columns otherwise; restore its file, or train again"
+                )
 
     def _write(self, census: Census) -> None:
         text = json.dumps(asdict(census), indent=2)

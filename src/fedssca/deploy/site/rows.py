@@ -90,6 +90,7 @@ class SiteRows:
                 said["counts"] = self._counts()
         if asked["columns"]:
             said["ids"] = digest(asked["run"], table.ids, table.test and table.test.ids)
+            said["cells"] = _digest_of_cells(asked["run"], table)
             if table.y is not None:
                 said["y"] = digest(asked["run"], table.y.astype(str), None)
                 if train is not None:
@@ -240,6 +241,14 @@ def _raw_columns(table: RawTable) -> list[tuple[str, Array]]:
 def _used_as_is(table: RawTable) -> bool:
     """Whether x is an array that the model only scales."""
     return table.x is not None and bool(table.scale or table.x.dtype == np.uint8)
+
+
+def _digest_of_cells(run: str, table: RawTable) -> str:
+    """A digest of the cells that decide how a party encodes its columns."""
+    hasher = hashlib.sha256(run.encode())
+    for name, cells in _raw_columns(table):
+        hasher.update(name.encode() + b"\0" + np.ascontiguousarray(cells).tobytes())
+    return hasher.hexdigest()
 
 
 def digest(run: str, values: Any, more: Any) -> str:
