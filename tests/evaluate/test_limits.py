@@ -139,6 +139,14 @@ def test_results_of_clients_and_groups_by_hand() -> None:
     }
 
 
+def test_a_gap_is_no_quantity_of_one_group() -> None:
+    problem = posed(fedssca.parity_gap_at_most(0.9, TRAIN["g"], "g"))
+    tally = evaluator_over(problem, Rows(TRAIN, (2, 4)), TEST).tally(problem.start)
+    assert sorted(map(len, tally.weights.values())) == [1, 1, 2]
+    for group in group_results(problem, tally):
+        assert list(group["train"]) == ["cost", "accuracy"]
+
+
 def test_parties_with_columns_have_groups_but_no_results_of_their_own() -> None:
     wide = {**TRAIN, "x": np.repeat(TRAIN["x"], 2, axis=1)}
     parties = Columns(wide, (np.array([0]), np.array([1])))

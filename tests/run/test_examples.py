@@ -41,6 +41,7 @@ def test_an_example_is_kept_and_predicts_what_it_reported(
         pytest.skip(f"needs {file}")
     for path in (SHARED / folder).iterdir():
         (shell.folder / path.name).symlink_to(path)
+    monkeypatch.chdir(shell.folder)
     done = shell("run", toml, "--set", "algorithm.rounds=60", "--out", "run", "--quiet")
     assert done.code == 0, done.err
     told = result(shell.folder / "run")

@@ -93,10 +93,18 @@ def client_results(tally: Tally) -> list[Row]:
 
 
 def group_results(problem: Problem, tally: Tally) -> list[Row]:
-    """Column, group, number of rows and all quantities of every group."""
+    """Column, group, number of rows and all quantities of every group.
+
+    A gap compares groups, so it is no quantity of one of them.
+    """
+    single = {name for name, weights in tally.weights.items() if len(weights) == 1}
+
+    def own(sums: Sums | None) -> Sums | None:
+        return sums and {name: rates for name, rates in sums.items() if name in single}
+
+    train, test = own(tally.sums.train) or {}, own(tally.sums.test)
     return [
-        {"column": part.column, "group": part.title}
-        | _result(tally, tally.sums.train, tally.sums.test, line)
+        {"column": part.column, "group": part.title} | _result(tally, train, test, line)
         for line, part in enumerate(problem.parts, start=1)
     ]
 
