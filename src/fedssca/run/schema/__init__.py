@@ -2,6 +2,7 @@
 
 from fedssca.run.schema.data import DataSettings
 from fedssca.run.schema.files import ProjectFile, SiteFile
+from fedssca.run.schema.limits import SiteLimits
 from fedssca.run.schema.privacy import PrivacySettings
 from fedssca.run.schema.problem import ConstraintSettings, ProblemSettings
 from fedssca.run.schema.sections import (
@@ -29,6 +30,7 @@ __all__ = [
     "RuleName",
     "RunSettings",
     "SiteFile",
+    "SiteLimits",
     "StepSettings",
     "validate",
 ]

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from fedssca.problem.constraint_kinds import KINDS
 from fedssca.run.schema.files import ProjectFile, SiteFile
+from fedssca.run.schema.limits import SiteLimits
 from fedssca.run.schema.problem import ConstraintSettings
 from fedssca.run.schema.sections import Config
 from fedssca.run.schema.types import StepSettings
@@ -98,6 +99,8 @@ def config_page() -> str:
     intro = "A number is short for a table with this number as `a`."
     parts.append(_section("Step sizes", StepSettings, intro))
     parts.append(_section("site.toml", SiteFile, "See [real sites](deploy.md)."))
+    intro = "`fedssca deploy check` shows what they refuse, see [real sites](deploy.md)."
+    parts.append(_section("[limits] in site.toml", SiteLimits, intro))
     parts.append(_section("project.toml", ProjectFile, "See [real sites](deploy.md)."))
     return "\n".join([*parts, END])
 
@@ -106,7 +109,7 @@ def _section(title: str, kind: Any, intro: str) -> str:
     rows = [
         (key, _default(field), _values(field), field.description or "")
         for key, field in keys_of(kind).items()
-        if table_of(field.annotation) is not ConstraintSettings
+        if table_of(field.annotation) not in (ConstraintSettings, SiteLimits)
     ]
     about = " ".join(part for part in (kind.__doc__, intro) if part)
     return f"## {title}\n\n{about}\n\n" + _table(("key", "default", "values", "meaning"), rows)

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, Strict, model_validator
 from pydantic.dataclasses import dataclass
 
+from fedssca.run.schema.limits import SiteLimits
 from fedssca.run.schema.types import MODEL, Flag, Real, invalid, key
 
 __all__ = ["ProjectFile", "SiteFile"]
@@ -88,9 +89,10 @@ class SiteFile:
     )
     hidden: Flag = key(
         "The site takes part only in runs that hide its messages (privacy.secure_sum or "
-        "privacy.homomorphic).",
+        "privacy.homomorphic). It is short for limits.secure_sum = true.",
         default=False,
     )
+    limits: SiteLimits = key("What this site takes part in.", default=SiteLimits())
 
     @model_validator(mode="after")
     def _names_one_source(self) -> SiteFile:
