@@ -25,7 +25,7 @@ from fedssca.data.encode.columns import (
     standardise,
 )
 from fedssca.data.encode.encoder import Encoder, fit_encoder
-from fedssca.data.encode.summary import ColumnSummary, EncodingRules, summarise
+from fedssca.data.encode.summary import ColumnSummary, EncodingRules, Telling, merged, summarise
 
 __all__ = [
     "BooleanEncoding",
@@ -36,11 +36,13 @@ __all__ = [
     "Encoder",
     "EncodingRules",
     "NumberEncoding",
+    "Telling",
     "as_text",
     "codes",
     "fit_encoder",
     "is_text",
     "kinds_of",
+    "merged",
     "missing_cells",
     "named_cells",
     "stacked",

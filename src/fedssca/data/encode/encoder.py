@@ -130,11 +130,14 @@ def fit_encoder(
 
     Columns that look like ids are left out, but for those in `use`.
     """
-    columns, left_out = [], {}
+    columns, left_out, ids = [], {}, []
     for name, parts in summaries.items():
         whole = joined(name, parts)
         if name not in use and looks_like_id(name, whole):
             left_out[name] = "it looks like an id, all its values are different"
+            ids.append(name)
+        elif whole.kind == "text" and not whole.counts and not whole.dates:
+            left_out[name] = "no site has enough rows with the same value"
         else:
             columns.append(fitted(name, whole, rules))
     if not columns:
@@ -146,5 +149,5 @@ def fit_encoder(
         labels=class_names(labels),
         left_out=left_out,
         reading=reading or Reading(),
-        id=next(iter(left_out), ""),
+        id=next(iter(ids), ""),
     )

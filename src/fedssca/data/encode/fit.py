@@ -54,20 +54,26 @@ def looks_like_id(name: str, summary: ColumnSummary) -> bool:
     """Whether a column names the rows instead of describing them.
 
     Its values are all different, and they are text or whole numbers. Whole numbers must be called
-    an id, or be consecutive from 0 or 1 on.
+    an id, or be consecutive from 0 or 1 on. Of all sets of n different whole numbers with the same
+    sum, consecutive ones have the smallest sum of squares, and no other set has it. So both sums
+    tell whether they are consecutive, and nobody needs the smallest and the largest.
     """
     if not summary.unique or summary.dates:
         return False
     if summary.kind == "text":
         return summary.rows >= FEWEST_IDS
-    if summary.span is None:
-        return False
-    count, low, high = summary.span
-    if count < FEWEST_IDS:
+    if summary.powers is None or summary.powers[0] < FEWEST_IDS:
         return False
     named = _ID_NAME.fullmatch(name) or _ID_CASE.fullmatch(name)
-    numbered = low in (0, 1) and high - low + 1 == count >= FEWEST_NUMBERED
-    return bool(named) or numbered
+    return bool(named) or _consecutive(*summary.powers)
+
+
+def _consecutive(count: int, total: int, squares: int) -> bool:
+    """Whether different whole numbers with these sums are 0, ..., n - 1 or 1, ..., n."""
+    if count < FEWEST_NUMBERED:
+        return False
+    ends = (count - 1, count)
+    return (total, squares) in [(k * (k + 1) // 2, k * (k + 1) * (2 * k + 1) // 6) for k in ends]
 
 
 def _scale(moments: Moments) -> tuple[float, float]:

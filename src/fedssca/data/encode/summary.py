@@ -1,15 +1,16 @@
 """What a site tells of a column: counts and sums that add up over sites.
 
-The simulator is one site, and uses the same summaries. Rows do not leave a site, and of a column of
-text with many different values only those that occur at least twice do.
+The simulator is one site, and uses the same summaries. Rows do not leave a site. A real site tells
+nothing that stands for fewer than `Telling.least` of its rows: rarer values are merged with others,
+see `merged` and `grouped_numbers`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,8 +24,19 @@ from fedssca.data.encode.cells import (
 )
 from fedssca.errors import UserError
 
-__all__ = ["FEWEST_IDS", "ColumnSummary", "EncodingRules", "Moments", "joined", "summarise"]
+__all__ = [
+    "EVERYTHING",
+    "FEWEST_IDS",
+    "ColumnSummary",
+    "EncodingRules",
+    "Moments",
+    "Telling",
+    "joined",
+    "merged",
+    "summarise",
+]
 
+Cell = TypeVar("Cell")
 Moments = tuple[float, float, float]
 """The number of values, their mean, and the sum of squared distances from it."""
 
@@ -52,6 +64,19 @@ class EncodingRules:
     """The number of categories of a column; rarer ones are joined to one."""
 
 
+class Telling(NamedTuple):
+    """What may be told of a column."""
+
+    least: int = 1
+    """The least number of rows behind everything that is told."""
+    most_kinds: int | None = None
+    """The largest number of different texts that are told; None means any."""
+
+
+EVERYTHING = Telling()
+"""Where all rows are in one place, nothing needs to be merged."""
+
+
 @dataclass(frozen=True)
 class ColumnSummary:
     """Counts and sums of one column."""
@@ -76,8 +101,8 @@ class ColumnSummary:
     """For each form of dates in which all texts are written: the moments of the days."""
     unique: bool = False
     """Whether all cells, those of test rows included, are different and none is missing."""
-    span: tuple[int, int, int] | None = None
-    """Of unique whole numbers: how many there are, the smallest and the largest."""
+    powers: tuple[int, int, int] | None = None
+    """Of unique whole numbers: how many there are, their sum and the sum of their squares."""
 
     def state(self) -> dict[str, Any]:
         """The summary as plain values for a message."""
@@ -89,7 +114,7 @@ class ColumnSummary:
         """The summary that gave this state."""
         own: dict[str, Any] = {"values": dict(state["values"]), "counts": dict(state["counts"])}
         own |= {"dates": {form: tuple(part) for form, part in state["dates"].items()}}
-        own |= {name: state[name] and tuple(state[name]) for name in ("moments", "span")}
+        own |= {name: state[name] and tuple(state[name]) for name in ("moments", "powers")}
         return cls(**(state | own))
 
 
@@ -100,6 +125,7 @@ def summarise(
     rules: EncodingRules,
     ids: bool = True,
     alone: bool = False,
+    telling: Telling = EVERYTHING,
 ) -> ColumnSummary:
     """What a site tells of a column; `train` marks its training rows, None means all.
 
@@ -112,32 +138,58 @@ def summarise(
     lacking = missing_cells(cells)
     counted = np.ones(len(cells), bool) if alone else training
     there, told = cells[counted & ~lacking], cells[training & ~lacking]
-    sizes: dict[str, Any] = {"rows": int(counted.sum()), "missing": int((counted & lacking).sum())}
-    if not len(there):
-        return ColumnSummary("empty", **sizes)
+    rows, away = int(counted.sum()), int((counted & lacking).sum())
+    if not len(there) or len(there) < telling.least:
+        return ColumnSummary("empty", rows, rows)
+    if len(told) < telling.least:
+        told = there
     unique = ids and not lacking.any() and _all_different(cells)
     if not is_text(cells):
         exact = there.astype(np.float64)
-        values, rounded = _counted_numbers(exact) if rules.impute != "mean" else ({}, False)
+        values, rounded = (
+            _counted_numbers(exact, telling) if rules.impute != "mean" else ({}, False)
+        )
+        moments, few = _moments(name, told), away < telling.least
+        if few:  # Missing cells that are too few to be told count as cells that hold the mean.
+            moments = (moments[0] + away, *moments[1:])
         return ColumnSummary(
             "number",
-            **sizes,
-            moments=_moments(name, told if len(told) else there),
+            rows,
+            0 if few else away,
+            moments=moments,
             values=values,
             rounded=rounded,
             unique=unique,
-            span=_span(cells) if unique else None,
+            powers=_powers(cells) if unique else None,
         )
     counts = Counter(there.tolist())
+    kinds, away, different = _told_kinds(counts, away, rules, unique, telling)
     forms = fitting_dates(there)
     return ColumnSummary(
         "text",
-        **sizes,
-        counts=_told(counts, rules, unique),
-        different=len(counts),
-        dates={form: _moments(name, days(told if len(told) else there, form)) for form in forms},
+        rows,
+        away,
+        counts=kinds,
+        different=different,
+        dates={form: _moments(name, days(told, form)) for form in forms},
         unique=unique,
     )
+
+
+def merged(counts: Mapping[Cell, int], telling: Telling) -> tuple[dict[Cell, int], int]:
+    """The values that at least `telling.least` rows have, and the number of all other rows.
+
+    That number is 0 or at least `least` too: fewer rows count as rows with the most frequent value,
+    because the total is known. Nothing is told if no value is frequent enough.
+    """
+    often = [kind for kind in counts if counts[kind] >= telling.least]
+    often = sorted(often, key=lambda kind: (-counts[kind], str(kind)))[: telling.most_kinds]
+    told = {kind: counts[kind] for kind in often}
+    others = sum(counts.values()) - sum(told.values())
+    if told and others < telling.least:
+        told[often[0]] += others
+        others = 0
+    return told, others
 
 
 def joined(name: str, parts: Sequence[ColumnSummary]) -> ColumnSummary:
@@ -160,7 +212,8 @@ def joined(name: str, parts: Sequence[ColumnSummary]) -> ColumnSummary:
     rounded = any(part.rounded for part in full) or len(values) > MOST_VALUES
     forms = [form for form in first.dates if all(form in part.dates for part in full)]
     unique = all(part.unique for part in parts) and max(counts.values(), default=1) == 1
-    spans = [part.span for part in full if part.span is not None]
+    others = any(part.different > len(part.counts) for part in full)
+    powers = [part.powers for part in full if part.powers is not None]
     return ColumnSummary(
         first.kind,
         **sizes,
@@ -168,10 +221,10 @@ def joined(name: str, parts: Sequence[ColumnSummary]) -> ColumnSummary:
         values=_rounded(values) if rounded else dict(values),
         rounded=rounded,
         counts=dict(counts),
-        different=max(len(counts), *(part.different for part in full)),
+        different=max(len(counts) + others, *(part.different for part in full)),
         dates={f: _joined_moments([p.dates[f] for p in full]) or (0, 0, 0) for f in forms},
         unique=unique,
-        span=_joined_spans(spans) if unique and len(spans) == len(full) else None,
+        powers=_added_powers(powers) if unique and len(powers) == len(full) else None,
     )
 
 
@@ -210,10 +263,29 @@ def _joined_moments(parts: Sequence[Moments | None]) -> Moments | None:
     return rows, mean, spread
 
 
-def _counted_numbers(values: Array) -> tuple[dict[float, int], bool]:
+def _counted_numbers(values: Array, telling: Telling) -> tuple[dict[float, int], bool]:
     kinds, counts = np.unique(values, return_counts=True)
     found = dict(zip(kinds.tolist(), counts.tolist(), strict=True))
+    found = grouped_numbers(found, telling.least)
     return (_rounded(found), True) if len(found) > MOST_VALUES else (found, False)
+
+
+def grouped_numbers(counts: Mapping[float, int], least: int) -> dict[float, int]:
+    """Counts of sorted numbers in which each number stands for at least `least` rows.
+
+    A number that so many rows have stays. Rarer ones are joined with the next ones, and told as
+    their mean; what is left at the end joins the group before it.
+    """
+    groups: list[tuple[float, int]] = []
+    for value, count in counts.items():
+        if groups and groups[-1][1] < least:
+            before, rows = groups.pop()
+            value, count = before + (value - before) * count / (rows + count), rows + count
+        groups.append((value, count))
+    if len(groups) > 1 and groups[-1][1] < least:
+        (one, first), (two, last) = groups[-2:]
+        groups[-2:] = [(one + (two - one) * last / (first + last), first + last)]
+    return dict(groups)
 
 
 def _rounded(values: dict[float, int]) -> dict[float, int]:
@@ -224,22 +296,35 @@ def _rounded(values: dict[float, int]) -> dict[float, int]:
     return dict(out)
 
 
-def _told(counts: Counter[str], rules: EncodingRules, unique: bool) -> dict[str, int]:
-    """The texts that a site tells, most frequent first."""
+def _told_kinds(
+    counts: Counter[str], away: int, rules: EncodingRules, unique: bool, telling: Telling
+) -> tuple[dict[str, int], int, int]:
+    """The texts that a site tells, the missing cells that it tells, and how many texts differ."""
+    if telling.least == 1:
+        often = list(_frequent(counts, rules, unique).items())[: telling.most_kinds]
+        return dict(often), away, len(counts)
+    told, others = merged(counts + Counter({"": away}), telling)
+    away = told.pop("", 0)
+    return told, away, len(told) + bool(others)
+
+
+def _frequent(counts: Counter[str], rules: EncodingRules, unique: bool) -> dict[str, int]:
+    """All texts or, if there are very many, the most frequent ones."""
     if unique and len(counts) >= FEWEST_IDS:
         return {}
     if len(counts) <= max(MOST_VALUES, 4 * rules.most_categories):
-        return {kind: counts[kind] for kind in sorted(counts)}
+        return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
     often = sorted((k for k, n in counts.items() if n > 1), key=lambda k: (-counts[k], k))
     return {kind: counts[kind] for kind in often[:MOST_TOLD]}
 
 
-def _span(values: Array) -> tuple[int, int, int] | None:
+def _powers(values: Array) -> tuple[int, int, int] | None:
     if not np.isfinite(values).all() or not (values == np.rint(values)).all():
         return None
-    return len(values), int(values.min()), int(values.max())
+    whole = [int(value) for value in values.tolist()]
+    return len(whole), sum(whole), sum(value * value for value in whole)
 
 
-def _joined_spans(spans: Sequence[tuple[int, int, int]]) -> tuple[int, int, int]:
-    counts, lows, highs = zip(*spans, strict=True)
-    return sum(counts), min(lows), max(highs)
+def _added_powers(parts: Sequence[tuple[int, int, int]]) -> tuple[int, int, int]:
+    counts, sums, squares = zip(*parts, strict=True)
+    return sum(counts), sum(sums), sum(squares)
