@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ from fedssca.deploy.engine import Answer, Post
 from fedssca.deploy.local import write_site_files
 from fedssca.deploy.project import site_names
 from fedssca.deploy.server.run import RunOrder, RunServer
+from fedssca.deploy.site.ledger import ledger_of
 from fedssca.deploy.site.party import Party
 from fedssca.deploy.site.raw_table import read_source
 from fedssca.privacy.sums.keys import simulated_identities
 from fedssca.run.config import Config
+from fedssca.run.schema import SiteFile, SiteLimits
 
 RUN = bytes(range(16))
 Tamper = Callable[[str, bytes, bytes], Any]
@@ -55,11 +58,28 @@ class Loopback:
         return post
 
 
+ANYTHING = SiteLimits(
+    least_rows=1,
+    most_kinds=1000,
+    least_batch=1,
+    least_sites=1,
+    least_neighbours=1,
+    censuses=1000,
+    open_blocks=True,
+)
+"""The limits of sites that state none in these tests, whose tables are small."""
+
+
+def site_source(file: Path) -> SiteFile:
+    source = read_source(file)
+    return source if "[limits]" in file.read_text() else replace(source, limits=ANYTHING)
+
+
 def parties(files: list[Path], secure: bool = True) -> dict[str, Party]:
     names = site_names(len(files))
     known = dict(zip(names, simulated_identities(len(files)), strict=True))
     return {
-        name: Party(name, read_source(f), secure, lambda _, name=name: known[name])
+        name: Party(name, site_source(f), secure, lambda _, name=name: known[name], ledger_of(f))
         for name, f in zip(names, files, strict=True)
     }
 

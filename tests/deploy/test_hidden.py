@@ -94,9 +94,9 @@ def test_a_changed_share_spoils_no_model(tmp_path: Path) -> None:
 def test_a_site_may_insist_on_hidden_messages(tmp_path: Path) -> None:
     config = parse(CONFIG, ["data.split=sample", "privacy.secure_sum=false"])
     files = write_site_files(config, 2, tmp_path / "data")
-    files[1].write_text(files[1].read_text() + "hidden = true\n")
+    files[1].write_text("hidden = true\n" + files[1].read_text())
     order = RunOrder(config, site_names(2), RUN, False)
-    with pytest.raises(UserError, match=r"site-2: this site takes part in hidden sums only"):
+    with pytest.raises(UserError, match=r"site-2: refused by hidden = true .* hidden sums only"):
         RunServer(order, Loopback(parties(files)), tmp_path / "run").run()
 
 

@@ -95,6 +95,26 @@ def site(
     _run_kit(own, data, what)
 
 
+@app.command(epilog="Example: fedssca deploy check site.toml run.toml")
+def check(
+    data: Annotated[Path, typer.Argument(help="site.toml: where this site's data is.")],
+    file: Annotated[Path | None, typer.Argument(help="The run as TOML.")] = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Show what would leave a site in a run, with values, and which of its limits refuse what."""
+    with starting_up():
+        from fedssca.deploy.check import check_site
+
+    found = check_site(data, read_config(file, settings))
+    if as_json:
+        print(json.dumps(found))
+        return
+    from fedssca.cli.exposure import print_exposure
+
+    print_exposure(found)
+
+
 @app.command(epilog="Example: fedssca deploy submit run.toml --kit kits/submit --out runs/joint")
 def submit(
     file: Annotated[Path | None, typer.Argument(help="The run as TOML.")] = None,

@@ -2,12 +2,13 @@
 
 Before round 1 every site describes its data (`site.rows`), and the server joins the descriptions to
 one `Census` (`server.census`). From it every party builds the same problem without seeing a row.
+What is asked follows from the run's config alone: each site reads it there itself (`question`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,16 +17,19 @@ from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.classes import class_names
 from fedssca.data.dataset import Array
 from fedssca.data.encode import Encoder
-from fedssca.run.build import Job
+from fedssca.run.build import Job, encoding_rules, reading_of
 from fedssca.run.config import Config, render
 
-__all__ = ["Census", "Facts", "Question", "blank", "fingerprint"]
+__all__ = ["OTHER", "Census", "Facts", "Question", "blank", "fingerprint", "question"]
 
 Question: TypeAlias = dict[str, Any]
-"""What the server asks every site about its data; `server.census.question` makes it."""
+"""What a run needs to know of every site's data."""
 
 Facts: TypeAlias = dict[str, Any]
 """What a site tells of its data; `site.rows.SiteRows.facts` makes it."""
+
+OTHER = "other"
+"""The kind of the rows whose value, in a column beside x, is told by no site."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,25 @@ class Census:
     """Where sites hold columns: the number of rows of each that not all have; empty if none."""
     cells: list[str] = field(default_factory=list)
     """Where sites hold columns: a digest of each one's cells, for this run only."""
+
+
+def question(config: Config, run: str) -> Question:
+    """What a run needs to know of every site's data."""
+    return {
+        "columns": config.data.split == "feature",
+        "label": config.data.label,
+        "test_fraction": config.data.test_fraction,
+        "extra": config.problem.columns,
+        "counted": config.problem.counts,
+        "bins": config.problem.bins,
+        "per_site": config.problem.counts_per_client,
+        "holder": config.data.label_holder,
+        "reading": asdict(reading_of(config.data)),
+        "categories": config.data.categories,
+        "drop": config.data.drop,
+        "rules": asdict(encoding_rules(config.data)),
+        "run": run,
+    }
 
 
 def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:

@@ -25,9 +25,21 @@ from fedssca.errors import UserError
 from fedssca.run.build import data_source, encoding_rules, share_out
 from fedssca.run.config import Config
 from fedssca.run.schema import ProjectFile
+from fedssca.run.schema.types import LARGEST
 from fedssca.system import free_port
 
 __all__ = ["LocalDeployment", "local_deployment", "write_site_files"]
+
+ONE_PLACE = {
+    "least_rows": 1,
+    "most_kinds": 1000,
+    "least_batch": 1,
+    "least_sites": 1,
+    "least_neighbours": 1,
+    "most_rounds": LARGEST,
+}
+"""The limits of sites whose data all lie on this machine: what they tell is merged with nothing, so
+that the model is that of the simulator."""
 
 
 class LocalDeployment(NamedTuple):
@@ -103,7 +115,7 @@ def write_site_files(config: Config, sites: int, folder: Path) -> list[Path]:
         else:
             site = _write_arrays(dataset, clients, number, folder, name)
         files.append(folder / f"{name}.toml")
-        files[-1].write_text(tomli_w.dumps(site))
+        files[-1].write_text(tomli_w.dumps(site | {"limits": ONE_PLACE}))
     return files
 
 

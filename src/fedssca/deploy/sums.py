@@ -6,12 +6,32 @@ in the same envelopes under names that start with "sum:", or in envelopes of the
 
 from __future__ import annotations
 
-from fedssca.rounds.aggregate import Arrays
+from hashlib import sha256
+from typing import TYPE_CHECKING
 
-__all__ = ["SUM", "for_stage", "for_sum", "marked", "weight_of"]
+from fedssca.privacy import require_privacy
+from fedssca.rounds.aggregate import Arrays
+from fedssca.run.config import Config
+
+if TYPE_CHECKING:
+    from fedssca.privacy.sums.graph import Rules
+
+__all__ = ["SUM", "census_rules", "for_stage", "for_sum", "marked", "weight_of"]
 
 SUM = "sum"
 MARK = "sum:"
+
+
+def census_rules(config: Config, run: bytes, sites: int) -> Rules:
+    """The rules of the sums before round 1: each is opened only if all sites have answered.
+
+    Otherwise the sums with and without one site would give away what this site tells.
+    """
+    require_privacy()
+    from fedssca.privacy.sums.graph import Rules
+
+    own = sha256(b"census" + run).digest()[: len(run)]  # No key of these sums is valid in others.
+    return Rules(own, sites, config.privacy.neighbours, 1.0)
 
 
 def weight_of(stage: str, rows: int) -> float:

@@ -1,53 +1,53 @@
-"""Before round 1: the server asks every site about its data and joins the answers to a census.
+"""Before round 1: the server joins what the sites tell of their data to a census.
 
-A site tells the number of its rows, the names of its columns, and what is needed to encode them
-alike at all sites: counts of text, and sums for means and deviations (`data.encode.summary`).
-Labels and groups are counted only if a constraint needs the counts.
+Every site tells the number of its rows and the names of its columns. What is needed to encode the
+columns alike at all sites (counts of text, sums for means and deviations, `data.encode.summary`)
+comes from the sites one by one, or from sums over all of them (`server.hidden_census`). Labels and
+groups are counted only if a constraint needs the counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedssca.data.encode import ColumnSummary, Encoder, EncodingRules, fit_encoder
 from fedssca.data.lines import Reading
 from fedssca.deploy.census import Census, Facts, Question
 from fedssca.errors import UserError
-from fedssca.run.build import encoding_rules, reading_of
-from fedssca.run.config import Config
 
-__all__ = ["merge", "question"]
-
-
-def question(config: Config, run: str) -> Question:
-    """What the server asks every site about its data."""
-    return {
-        "columns": config.data.split == "feature",
-        "label": config.data.label,
-        "test_fraction": config.data.test_fraction,
-        "seed": config.run.seed,
-        "extra": config.problem.columns,
-        "counted": config.problem.counts,
-        "bins": config.problem.bins,
-        "per_site": config.problem.counts_per_client,
-        "holder": config.data.label_holder,
-        "reading": asdict(reading_of(config.data)),
-        "categories": config.data.categories,
-        "drop": config.data.drop,
-        "rules": asdict(encoding_rules(config.data)),
-        "run": run,
-    }
+__all__ = [
+    "Told",
+    "check_facts",
+    "counted_values",
+    "joined_labels",
+    "merge",
+    "plainly_told",
+]
 
 
-def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question) -> Census:
-    """Join what all sites told; a UserError names the first site that does not fit."""
-    first, columns = facts[0], asked["columns"]
+class Told(NamedTuple):
+    """What the sites tell of their columns, labels and groups, all of them together."""
+
+    labels: list[Any]
+    """The values of the label that the classes 0, 1, ... stand for."""
+    groups: dict[str, list[Any]]
+    """The values of the columns that constraints ask for."""
+    summaries: dict[str, list[ColumnSummary]]
+    """For each column that is encoded: what the sites count and add up."""
+    counts: list[list[float]]
+    """As in `Census.counts`."""
+    most: int | None
+    """Of arrays of bytes: the largest number."""
+
+
+def check_facts(names: Sequence[str], facts: Sequence[Facts], asked: Question) -> None:
+    """Do all sites fit together? A UserError names the first site that does not."""
+    first = facts[0]
     for name, each in zip(names, facts, strict=True):
         _same(name, "runs fedssca", each["package"], version("fedssca"), "the server runs")
-        if columns:
+        if asked["columns"]:
             _same(name, "holds rows:", each["all_rows"], first["all_rows"], f"{names[0]} holds")
             if each["ids"] != first["ids"]:
                 raise UserError(
@@ -56,41 +56,77 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question) -> Cens
                 )
         else:
             _fit_rows(name, each, names[0], first)
-    labelled = [(n, f) for n, f in zip(names, facts, strict=True) if f["labels"] is not None]
-    if not labelled:
-        raise UserError("no site has labels: set label in one site.toml")
-    labels = _labels(labelled)
-    if columns:
+    labelled = _labelled(names, facts)
+    if asked["columns"]:
         _check_holder(names, facts, asked["holder"])
         for name, each in labelled:
             _same(name, "has labels", each["y"][:12], labelled[0][1]["y"][:12], "another has")
             _same(name, "counts", each.get("test_rows"), labelled[0][1].get("test_rows"), "not as")
-    counting = labelled[:1] if columns else labelled
-    first_name, first_facts = counting[0]
-    extra = {
-        column: _joined_kinds(first_name, [each["extra"][column] for _, each in counting])
-        for column in first_facts["extra"]
-    }
-    encoder = None if columns else _encoder(names, facts, asked, labels)
+
+
+def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question, told: Told) -> Census:
+    """The census of sites that fit together."""
+    first, columns = facts[0], asked["columns"]
+    _, counting = _labelled(names, facts)[0]
+    encoder = None if columns else _encoder(names, asked, told)
     blocks: list[list[str]] = [each.get("encoded") or each["features"] for each in facts]
     if not columns:
         blocks = blocks[:1] if encoder is None else [list(encoder.features)]
     return Census(
         names=list(names),
         columns=columns,
-        sizes=[labelled[0][1]["rows"]] if columns else [each["rows"] for each in facts],
+        sizes=[counting["rows"]] if columns else [each["rows"] for each in facts],
         widths=[len(block) for block in blocks],
         features=[name for block in blocks for name in block],
-        labels=labels,
+        labels=told.labels,
         encoder=None if encoder is None else encoder.state(),
-        scale=_one_scale(names, facts) if columns else _scale(facts),
-        extra=extra,
-        counts=_counted([each for _, each in counting], labels, extra, asked["per_site"]),
+        scale=_one_scale(names, facts) if columns else _scale(first, told.most),
+        extra={name: kinds if _is_text(kinds) else None for name, kinds in told.groups.items()},
+        counts=told.counts,
         dtype=first["dtype"],
-        test_rows=labelled[0][1].get("test_rows", []),
-        held=labelled[0][1]["held"],
+        test_rows=counting.get("test_rows", []),
+        held=counting["held"],
         cells=[each["cells"] for each in facts] if columns else [],
     )
+
+
+def plainly_told(
+    names: Sequence[str],
+    facts: Sequence[Facts],
+    asked: Question,
+    count: Callable[[dict[str, Any]], Sequence[Facts]],
+) -> Told:
+    """What sites tell one by one; `count` asks them all for their counts of labels and groups."""
+    labelled = _labelled(names, facts)
+    counting = labelled[:1] if asked["columns"] else labelled
+    labels = joined_labels(labelled)
+    groups = {
+        column: _joined_kinds(counting[0][0], [each["groups"][column] for _, each in counting])
+        for column in counting[0][1]["groups"]
+    }
+    for name, each in zip(names, facts, strict=True):
+        _fit_kinds(name, each, names[0], facts[0])
+    summaries = {
+        column: [ColumnSummary.from_state(each["summaries"][column]) for each in facts]
+        for column in facts[0].get("summaries", {})
+    }
+    counts: list[list[float]] = []
+    if asked["counted"]:
+        answers = dict(zip(names, count({"labels": labels, "groups": groups}), strict=True))
+        counts = _counted([answers[name]["counts"] for name, _ in counting], groups, asked)
+    most = max((each["most"] for each in facts if "most" in each), default=None)
+    return Told(labels, groups, summaries, counts, most)
+
+
+def _labelled(names: Sequence[str], facts: Sequence[Facts]) -> list[tuple[str, Facts]]:
+    found = [(name, each) for name, each in zip(names, facts, strict=True) if each["labelled"]]
+    if not found:
+        raise UserError("no site has labels: set label in one site.toml")
+    return found
+
+
+def _is_text(kinds: Sequence[Any]) -> bool:
+    return all(isinstance(kind, str) for kind in kinds)
 
 
 def _fit_rows(name: str, each: Facts, other: str, first: Facts) -> None:
@@ -109,6 +145,10 @@ def _fit_rows(name: str, each: Facts, other: str, first: Facts) -> None:
             )
     for what in ("array", "dtype", "scale"):
         _same(name, f"has {what}", each[what], first[what], f"{other} has")
+
+
+def _fit_kinds(name: str, each: Facts, other: str, first: Facts) -> None:
+    """Check that columns are text at all sites, or numbers at all of them."""
     for column, own in each.get("summaries", {}).items():
         kinds = (own["kind"], first["summaries"][column]["kind"])
         if set(kinds) == {"text", "number"}:
@@ -126,7 +166,7 @@ def _same(name: str, what: str, mine: Any, theirs: Any, how: str) -> None:
 
 def _check_holder(names: Sequence[str], facts: Sequence[Facts], holder: int) -> None:
     """Check that the parties that compute the loss have labels: the holder, or all of them."""
-    has = [each["labels"] is not None for each in facts]
+    has = [each["labelled"] for each in facts]
     if holder < 0 and not all(has):
         raise UserError(
             f"{names[has.index(False)]}: it has no labels; set data.label_holder = "
@@ -139,11 +179,15 @@ def _check_holder(names: Sequence[str], facts: Sequence[Facts], holder: int) -> 
         )
 
 
-def _labels(labelled: Sequence[tuple[str, Facts]]) -> list[Any]:
+def joined_labels(labelled: Sequence[tuple[str, Facts]]) -> list[Any]:
     """The values of the label at all sites, sorted."""
     kinds = {isinstance(label, str) for _, f in labelled for label in f["labels"]}
+    if not kinds:
+        raise UserError(
+            "no label has enough rows at any site to be told (limits.least_rows in site.toml)"
+        )
     if len(kinds) > 1:
-        odd = next(n for n, f in labelled if isinstance(f["labels"][0], str))
+        odd = next(n for n, f in labelled if any(isinstance(x, str) for x in f["labels"]))
         raise UserError(
             f"{odd}: its labels are text, those of others are numbers; write them alike"
         )
@@ -157,32 +201,26 @@ def _labels(labelled: Sequence[tuple[str, Facts]]) -> list[Any]:
     return labels
 
 
-def _joined_kinds(name: str, found: Sequence[list[str] | None]) -> list[str] | None:
-    """The kinds of a constraint's column at all sites; None if it holds numbers."""
-    if any((kinds is None) != (found[0] is None) for kinds in found):
+def _joined_kinds(name: str, found: Sequence[list[Any]]) -> list[Any]:
+    """The values of a constraint's column at all sites."""
+    told = [kinds for kinds in found if kinds]
+    if any(_is_text(kinds) != _is_text(told[0]) for kinds in told):
         raise UserError(
             f"{name}: a constraint's column is text here, numbers elsewhere; write it alike"
         )
-    return None if found[0] is None else sorted({k for kinds in found if kinds for k in kinds})
+    return sorted({kind for kinds in told for kind in kinds})
 
 
-def _encoder(
-    names: Sequence[str], facts: Sequence[Facts], asked: Question, labels: Sequence[Any]
-) -> Encoder | None:
+def _encoder(names: Sequence[str], asked: Question, told: Told) -> Encoder | None:
     """How all sites with rows encode x; None if it is an array that is only scaled."""
-    first = facts[0]
-    if "summaries" not in first:
+    if not told.summaries:
         return None
-    summaries = {
-        column: [ColumnSummary.from_state(each["summaries"][column]) for each in facts]
-        for column in first["summaries"]
-    }
     try:
         return fit_encoder(
-            summaries,
+            told.summaries,
             EncodingRules(**asked["rules"]),
             asked["label"] or "y",
-            labels,
+            told.labels,
             use=asked["extra"],
             reading=Reading.from_state(asked["reading"]),
         )
@@ -190,11 +228,10 @@ def _encoder(
         raise UserError(f"{', '.join(names)}: {error}") from None
 
 
-def _scale(facts: Sequence[Facts]) -> float:
+def _scale(first: Facts, most: int | None) -> float:
     """The factor by which the model multiplies x, where sites hold rows."""
-    first = facts[0]
-    if "most" in first:
-        return 1 / max(1, *(each["most"] for each in facts))
+    if most is not None:
+        return 1 / max(1, most)
     return first["scale"] if first["array"] and first["scale"] else 1.0
 
 
@@ -207,24 +244,32 @@ def _one_scale(names: Sequence[str], facts: Sequence[Facts]) -> float:
 
 
 def _counted(
-    facts: Sequence[Facts],
-    labels: Sequence[Any],
-    extra: Mapping[str, Sequence[str] | None],
-    per_site: bool,
+    answers: Sequence[Sequence[tuple[Sequence[int], int]]],
+    groups: Mapping[str, Sequence[Any]],
+    asked: Question,
 ) -> list[list[float]]:
-    """The counts of all sites, with values replaced by their places among the kinds.
-
-    They are added up, or listed site by site if limits hold at every single site.
-    """
-    tables = [labels, *extra.values()]
+    """The counts of all sites, added up, or site by site if limits hold at every single site."""
     found: list[list[float]] = []
-    for some in [[each] for each in facts] if per_site else [facts]:
-        total: dict[tuple[float, ...], int] = {}
-        for *values, count in (row for each in some for row in each.get("counts", [])):
-            key = tuple(
-                float(value) if table is None else float(list(table).index(value))
-                for value, table in zip(values, tables, strict=True)
-            )
-            total[key] = total.get(key, 0) + count
-        found += [[*key, total[key]] for key in sorted(total)]
+    for some in [[each] for each in answers] if asked["per_site"] else [answers]:
+        total: dict[tuple[int, ...], int] = {}
+        for place, count in (row for each in some for row in each):
+            total[tuple(place)] = total.get(tuple(place), 0) + count
+        found += counted_values(total, groups)
     return found
+
+
+def counted_values(
+    total: Mapping[tuple[int, ...], int], groups: Mapping[str, Sequence[Any]]
+) -> list[list[float]]:
+    """Counts as in `Census.counts`: the places of labels and texts, but numbers themselves."""
+    return [
+        [
+            float(label),
+            *(
+                float(place) if _is_text(kinds) else float(kinds[place])
+                for place, kinds in zip(places, groups.values(), strict=True)
+            ),
+            total[label, *places],
+        ]
+        for label, *places in sorted(total)
+    ]

@@ -1,7 +1,9 @@
 """Before round 1 at the server: all sites fit together, or one line names the one that does not.
 
+terms            the sites learn the run's config, and refuse what their limits do not allow
 ids, align/...   sites with columns find the rows that all of them have (`server.alignment`)
-facts            the sites describe their data, and the server joins it (`server.census`)
+facts, count     the sites describe their data, and the server joins it (`server.census`)
+census/reply     the same under masks, if the run hides sums (`server.hidden_census`)
 prepare          all sites build the same problem; their fingerprints are compared
 fresh            for a prediction: the sites read their new rows
 """
@@ -15,14 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from fedssca.deploy.census import Census, Facts, Question, blank, fingerprint
+from fedssca.deploy.census import Census, Facts, blank, fingerprint, question
 from fedssca.deploy.server.alignment import align, same_rows
-from fedssca.deploy.server.census import merge, question
+from fedssca.deploy.server.census import check_facts, merge, plainly_told
+from fedssca.deploy.server.hidden_census import hidden_totals
 from fedssca.deploy.server.sites import Sites, SitesMissing
 from fedssca.errors import UserError
 from fedssca.rounds.codec import Envelope, note, read_note
 from fedssca.run.build import Job, plan
 from fedssca.run.config import Config, render
+from fedssca.run.privacy import hides_sums
 
 __all__ = ["PREPARING", "ServerPreparation"]
 
@@ -49,10 +53,17 @@ class ServerPreparation:
     def census(self) -> Census:
         """Ask all sites about their data and join what they tell."""
         config = self._config
-        asked = question(config, self._run)
+        names, asked = self._sites.names, question(config, self._run)
+        self._ask_all("terms", {"config": render(config), "names": names})
         left_out = self._align("rows") if config.data.split == "feature" else []
-        facts = self._ask_all("facts", asked)
-        census = replace(merge(self._sites.names, facts, asked), left_out=left_out)
+        facts = self._ask_all("facts", {})
+        check_facts(names, facts, asked)
+        if hides_sums(config):
+            run = bytes.fromhex(self._run)
+            told = hidden_totals(self._sites, config, run, facts, asked)
+        else:
+            told = plainly_told(names, facts, asked, lambda all_: self._ask_all("count", all_))
+        census = replace(merge(names, facts, asked, told), left_out=left_out)
         for column, why in (census.encoder or {}).get("left_out", {}).items():
             self._record(f"column {column!r} is left out: {why}")
         return census
@@ -117,7 +128,7 @@ class ServerPreparation:
         event = {"round": 0, "site": "all sites", "event": what}
         self._record_event(event | {"time": time.time(), "live": len(self._sites.live)})
 
-    def _ask_all(self, kind: str, told: Question) -> list[Facts]:
+    def _ask_all(self, kind: str, told: dict[str, Any]) -> list[Facts]:
         everyone = dict.fromkeys(range(len(self._sites.names)), note(told))
         return [read_note(answer) for answer in self._exchange(kind, 0, everyone, PREPARING)]
 

@@ -3,11 +3,14 @@
 <stage>/<phase>   a phase of a round; what goes to peers leaves through `post`
 sum/<phase>       a further exchange that a hidden sum over the sites' rows needs
 others            the preparation before round 1 (`site.preparation`)
+
+Everything that leaves, to the server and to peers, passes the guard (`site.guard`).
 """
 
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,17 +18,18 @@ import numpy as np
 
 from fedssca.data import Rows
 from fedssca.deploy.alignment import PEER
-from fedssca.deploy.engine import PeerUnreachable, Post
+from fedssca.deploy.engine import Post
+from fedssca.deploy.site.guard import About, Guard
 from fedssca.deploy.site.identity import IdentityAmong
+from fedssca.deploy.site.ledger import DataLedger
 from fedssca.deploy.site.preparation import PREPARATION, Prepared, SitePreparation
 from fedssca.deploy.site.stages import StageClient, stage_client
-from fedssca.deploy.stages import PASSED_ON, STAGES, hides_h, shapes_of, stage_roles
+from fedssca.deploy.stages import PASSED_ON, STAGES, hides_h, method_of, shapes_of, stage_roles
 from fedssca.deploy.sums import SUM, for_stage, for_sum, marked, weight_of
-from fedssca.errors import UserError
-from fedssca.privacy.noise.messages import SecretNoise
+from fedssca.privacy.noise.messages import MessageNoise, SecretNoise
 from fedssca.rounds.aggregate import Arrays
 from fedssca.rounds.client import SERVER
-from fedssca.rounds.codec import Envelope, InvalidMessage, arrays_of, decode, encode, note, tree_of
+from fedssca.rounds.codec import Envelope, InvalidMessage, arrays_of, decode, encode, tree_of
 from fedssca.rounds.exchange import Exchange
 from fedssca.run.privacy import hides_sums
 from fedssca.run.schema import SiteFile
@@ -42,10 +46,14 @@ class Party:
     The server's envelopes are answered one at a time; those of peers may arrive at any time.
     """
 
-    def __init__(self, name: str, source: SiteFile, secure: bool, identity: IdentityAmong) -> None:
-        """`secure` says whether the engine encrypts what goes to peers."""
+    def __init__(
+        self, name: str, source: SiteFile, secure: bool, identity: IdentityAmong, ledger: Path
+    ) -> None:
+        """`secure` says whether the engine encrypts what goes to peers; `ledger` is a file."""
         self._name = name
-        self._preparation = SitePreparation(name, source, secure, identity)
+        uses = DataLedger(ledger, source)
+        self._guard = Guard(source, uses)
+        self._preparation = SitePreparation(name, source, secure, identity, uses)
         self._stages: dict[str, tuple[StageClient, Any]] = {}
         """For each stage, what answers in it and the shapes of what it is asked."""
         self._stages_of: Prepared | None = None
@@ -62,13 +70,27 @@ class Party:
         try:
             envelope = decode(data)
             with self._lock, _precision(self._preparation.prepared):
-                arrays = self._answer(envelope, post)
-        except (UserError, ValueError, RuntimeError) as error:
-            said = {"message": " ".join(str(error).split())[:500]}
-            if isinstance(error, PeerUnreachable):
-                said["peer"] = error.peer
-            return encode(envelope._replace(kind="error", arrays=note(said)))
-        return encode(envelope._replace(arrays=arrays))
+                guarded = self._guard.to_peers(post, lambda: self._about(envelope))
+                arrays = self._answer(envelope, guarded)
+                return self._guard.answer(envelope._replace(arrays=arrays), self._about(envelope))
+        except Exception as error:
+            return self._guard.error(envelope, error)
+
+    def _about(self, envelope: Envelope) -> About:
+        """What is behind the numbers that answer this envelope."""
+        ready, stage = self._preparation.prepared, envelope.kind.partition("/")[0]
+        if ready is None or stage not in STAGES:
+            return About()
+        columns = not isinstance(ready.job.clients, Rows)
+        algorithm, noise = method_of(stage, ready.job)
+        epsilon = None if noise is None or noise.ledger is None else _whole_run(ready.job.noise)
+        if columns:
+            asked = self._asked[2]
+            return About(len(np.unique(asked["indices"])), True, epsilon)
+        if stage in ("probe", "train"):
+            return About(algorithm.batch * algorithm.steps, False, epsilon)
+        parts = [len(part["x"]) for part in ready.parts[:2] if part and len(part["x"])]
+        return About(min(parts), False, epsilon)
 
     def receive(self, sender: str, data: Any) -> None:
         """Take a peer's envelope; it is used in the next phase."""
@@ -93,6 +115,9 @@ class Party:
         if stage in PREPARATION:
             return self._preparation.answer(envelope, post)
         self._preparation.check_run(envelope)
+        early = self._preparation.hidden_census
+        if stage == SUM and early is not None and self._preparation.prepared is None:
+            return early.further(phase, envelope.arrays)
         ready = self._preparation.after(envelope.kind)
         if stage == SUM:
             if ready.sum_client is None:
@@ -183,6 +208,13 @@ def _check_indices(stage: str, asked: Any, ready: Prepared) -> None:
     index = asked["indices"]
     if len(index) and not (index.min() >= 0 and index.max() < rows):
         raise InvalidMessage(f"row numbers outside 0 to {rows - 1} were asked for")
+
+
+def _whole_run(noise: MessageNoise | None) -> float:
+    """epsilon of all rounds of a run, probes included."""
+    assert noise is not None
+    assert noise.ledger is not None
+    return noise.ledger.spent(noise.ledger.rounds)
 
 
 def _no_message() -> Any:

@@ -1,7 +1,10 @@
 """Before round 1 at a site: it describes its data and builds the problem that all parties build.
 
+terms            the site learns the run's config and the sites, and refuses what it may not do
 ids, align/...   sites with columns find the rows that all of them have (`site.alignment`)
-facts            the site describes its data
+facts            the site describes its data, as far as its limits allow
+count            the site counts its labels and groups, if a constraint needs that
+census/reply     the same under masks, where the run hides sums (`site.hidden_census`)
 prepare          the site builds the problem and returns its fingerprint
 offer            where the h_i are hidden: the site's public key for this run, signed
 meet             the site receives the public keys of all sites and refuses forged ones; the first
@@ -11,23 +14,29 @@ fresh            the site reads its new rows and tells how many there are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
-from fedssca.deploy.census import Census, blank, fingerprint
+from fedssca.deploy.census import Census, blank, fingerprint, question
 from fedssca.deploy.engine import Post
 from fedssca.deploy.site.alignment import SiteAlignment
+from fedssca.deploy.site.hidden_census import HiddenCensus
 from fedssca.deploy.site.identity import IdentityAmong
+from fedssca.deploy.site.ledger import DataLedger
+from fedssca.deploy.site.limits import refusals
 from fedssca.deploy.site.raw_table import RawTable, read_raw_table
 from fedssca.deploy.site.rows import SiteRows
 from fedssca.deploy.site.stages import Parts
-from fedssca.errors import UserError
+from fedssca.deploy.sums import census_rules
 from fedssca.rounds.aggregate import Answerer
 from fedssca.rounds.codec import Envelope, InvalidMessage, note, read_note
 from fedssca.run.build import Job, plan
-from fedssca.run.config import parse
+from fedssca.run.config import Config, parse
 from fedssca.run.privacy import answerer, hides_sums
 from fedssca.run.schema import SiteFile
 
@@ -36,7 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PREPARATION", "Prepared", "SitePreparation"]
 
-PREPARATION = ("ids", "align", "facts", "prepare", "offer", "meet", "fresh")
+PREPARATION = (
+    *("terms", "ids", "align", "facts", "count", "census", "prepare", "offer", "meet", "fresh"),
+)
 """The kinds of envelopes that belong to the preparation; "align" stands for "align/..."."""
 
 
@@ -54,13 +65,31 @@ class Prepared(NamedTuple):
     """The site's keys for hidden h_i, once it has offered them."""
 
 
+class Terms(NamedTuple):
+    """What a site has agreed to."""
+
+    config: Config
+    names: list[str]
+    """All sites, in the order in which their messages are added."""
+
+
 class SitePreparation:
     """The preparation of one site for one run."""
 
-    def __init__(self, name: str, source: SiteFile, secure: bool, identity: IdentityAmong) -> None:
+    def __init__(
+        self,
+        name: str,
+        source: SiteFile,
+        secure: bool,
+        identity: IdentityAmong,
+        ledger: DataLedger,
+    ) -> None:
         self._name, self._source, self._secure, self._identity = name, source, secure, identity
+        self._ledger = ledger
+        self._terms: Terms | None = None
         self._alignment: SiteAlignment | None = None
         self._rows: SiteRows | None = None
+        self.hidden_census: HiddenCensus | None = None
         self._encoded: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] | None = None
         self._sum_client: Answerer | None = None
         self.run = b""
@@ -73,12 +102,19 @@ class SitePreparation:
     def answer(self, envelope: Envelope, post: Post) -> dict[str, np.ndarray]:
         """Answer an envelope of the server."""
         kind = envelope.kind
+        if kind == "terms":
+            return note(self._agree(envelope.run, read_note(envelope)))
+        self.check_run(envelope)
         if kind == "ids" and read_note(envelope)["which"] == "rows":
-            self.run = envelope.run
             self._alignment = SiteAlignment(self._name, self._source, self._secure)
         if kind == "facts":
-            return note(self._facts(envelope.run, read_note(envelope)))
-        self.check_run(envelope)
+            return note(self._facts())
+        if kind == "count":
+            return note(self._count(read_note(envelope)))
+        if kind == "census/reply":
+            if self.hidden_census is None:
+                raise InvalidMessage("this run has no census under masks")
+            return self.hidden_census.answer(envelope)
         if kind == "prepare":
             return note(self._prepare(read_note(envelope)))
         if kind in ("offer", "meet"):
@@ -98,10 +134,52 @@ class SitePreparation:
             raise InvalidMessage(f"{kind} came before prepare")
         return self.prepared
 
-    def _facts(self, run: bytes, asked: dict[str, Any]) -> dict[str, Any]:
+    def _agree(self, run: bytes, told: dict[str, Any]) -> dict[str, Any]:
+        """Take the terms of a run; nothing of the data is read before the limits are checked."""
+        config, names = parse(told["config"], source="the run's config"), list(told["names"])
+        if len(set(names)) < len(names) or self._name not in names:
+            raise InvalidMessage(f"the run needs sites with different names, {self._name} included")
+        self._check_limits(config, names)
+        self._ledger.add_job(run.hex())
         self.run, self.prepared, self._encoded, self._sum_client = run, None, None, None
-        self._rows = SiteRows(self._raw_table(asked), asked)
-        return self._rows.facts()
+        self._terms, self._rows, self.hidden_census = Terms(config, names), None, None
+        self._alignment = None
+        return {"package": version("fedssca")}
+
+    def _check_limits(self, config: Config, names: Sequence[str]) -> None:
+        for refusal in refusals(config, names, self._source):
+            raise refusal
+
+    def _agreed(self) -> Terms:
+        if self._terms is None:
+            raise InvalidMessage("the terms of a run come first")
+        return self._terms
+
+    def _facts(self) -> dict[str, Any]:
+        config, names = self._agreed()
+        asked = question(config, self.run.hex())
+        rows = SiteRows(self._raw_table(asked), asked, self._source.limits)
+        counted = [rows.set_of_rows(), *(names if hides_sums(config) else [])]
+        self._ledger.add_census(sha256("\n".join(counted).encode()).hexdigest())
+        self._rows = rows
+        if not hides_sums(config):
+            return rows.facts() | rows.told()
+        from fedssca.privacy.sums.masked_client import MaskedSumClient
+
+        rules = census_rules(config, self.run, len(names))
+        number = names.index(self._name)
+        client = MaskedSumClient(number, self._identity(names), rules)
+        self.hidden_census = HiddenCensus(rows, asked, self.run, client)
+        return rows.facts() | self.hidden_census.facts()
+
+    def _count(self, told: dict[str, Any]) -> dict[str, Any]:
+        config, _ = self._agreed()
+        if self._rows is None or not config.problem.counts or hides_sums(config):
+            raise InvalidMessage("this run does not ask single sites for counts")
+        if not self._rows.labels:
+            return {"counts": []}
+        self._rows.check_test_rows(told["labels"], told["groups"])
+        return {"counts": self._rows.counts(told["labels"], told["groups"])}
 
     def _raw_table(self, asked: dict[str, Any]) -> RawTable:
         """All rows of this site or, where sites hold columns, those that all sites have."""
@@ -119,11 +197,7 @@ class SitePreparation:
             raise InvalidMessage("prepare came before facts")
         census = Census(**told["census"])
         config = parse(told["config"], source="the run's config")
-        if self._source.hidden and not (config.privacy.secure_sum or config.privacy.homomorphic):
-            raise UserError(
-                "this site takes part in hidden sums only (hidden in its site.toml): set "
-                "privacy.secure_sum = true in the run"
-            )
+        self._check_terms(config, census)
         with jax.enable_x64(config.run.precision == "float64"):
             job = plan(config, *blank(census, config))
             if self._encoded is None:
@@ -137,6 +211,19 @@ class SitePreparation:
             parts = Parts(*self._encoded, self.prepared.parts.new if self.prepared else {})
             self.prepared = Prepared(census, job, number, parts, self._sum_client, keys)
             return {"fingerprint": fingerprint(job, census)}
+
+    def _check_terms(self, config: Config, census: Census) -> None:
+        """Is this the run that the site has agreed to, with the sites that it knows?"""
+        agreed, names = self._agreed()
+        same = [
+            question(config, "") == question(agreed, ""),
+            config.privacy == agreed.privacy,
+            census.names == names,
+            census.columns == (config.data.split == "feature"),
+        ]
+        if not all(same):
+            raise InvalidMessage("what is to be prepared is not the run that the terms are about")
+        self._check_limits(config, names)
 
     def _agree_on_keys(self, envelope: Envelope) -> dict[str, np.ndarray]:
         """Exchange keys with all peers, by way of the server."""

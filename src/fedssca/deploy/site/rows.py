@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,37 +15,51 @@ from fedssca.data.encode import (
     ColumnSummary,
     Encoder,
     EncodingRules,
-    as_text,
+    Telling,
     codes,
     fit_encoder,
     is_text,
-    kinds_of,
     missing_cells,
     named_cells,
     summarise,
 )
-from fedssca.data.encode.misread import misread_numbers
-from fedssca.deploy.census import Census, Facts, Question
+from fedssca.deploy.census import OTHER, Census, Facts, Question
+from fedssca.deploy.site.feature_table import (
+    coded_table,
+    raw_columns,
+    used_as_is,
+    with_features,
+)
 from fedssca.deploy.site.raw_table import RawTable
+from fedssca.deploy.site.refusal import LimitRefused
 from fedssca.errors import UserError
 from fedssca.problem.constraints.cells import representatives
+from fedssca.run.schema import SiteLimits
 
 __all__ = ["SiteRows", "digest"]
 
+Group: TypeAlias = tuple[int, ...]
+"""The places of a label and of groups among those that all sites tell."""
+Count: TypeAlias = tuple[Group, int]
+"""A group, and its number of rows."""
+
 MOST_GROUPS = 1000
 """The largest number of labels, or of groups for a constraint, that a site counts."""
+DIVISION = 0
+"""The seed by which a site sets test rows aside; no run can choose others."""
 
 
 class SiteRows:
     """The rows of one site in one run."""
 
-    def __init__(self, table: RawTable, asked: Question) -> None:
-        table = _prepared(table, asked["categories"], asked["drop"])
-        self._table, self._asked = table, asked
+    def __init__(self, table: RawTable, asked: Question, limits: SiteLimits) -> None:
+        table = with_features(coded_table(table, asked["categories"], asked["drop"]), limits)
+        self._table, self._asked, self._limits = table, asked, limits
+        self._telling = Telling(limits.least_rows, limits.most_kinds)
         self._train: Array | None = None
         """Marks the training rows; None if all of them are, or if it is not known yet."""
         if table.test is None and table.y is not None:
-            self._train = stratified(table.y, asked["test_fraction"], asked["seed"])
+            self._train = stratified(table.y, asked["test_fraction"], DIVISION)
         for column in asked["extra"]:
             if column not in table.extra and (table.y is not None or not asked["columns"]):
                 there = ", ".join(table.extra) or "none"
@@ -59,58 +74,132 @@ class SiteRows:
         if table.y is not None and missing_cells(table.y).any():
             row = int(np.flatnonzero(missing_cells(table.y))[0])
             raise UserError(f"the label is missing in row {row + 1}; leave out such rows")
+        self._check_sizes()
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The numbers of training rows and of test rows, as far as they are known."""
+        table, train = self._table, self._train
+        rows = table.rows if train is None else int(train.sum())
+        held = table.test.rows if table.test else 0 if train is None else int((~train).sum())
+        return rows, held
+
+    def _check_sizes(self) -> None:
+        least = self._limits.least_rows
+        rows, held = self.sizes
+        if rows < least or 0 < held < least:
+            what = "training" if rows < least else "test"
+            raise LimitRefused(
+                "limits.least_rows",
+                least,
+                f"the run would leave fewer {what} rows (data.test_fraction)",
+            )
+
+    def set_of_rows(self) -> str:
+        """Identifies the rows that a census counts: their contents, and which are for training."""
+        hasher = hashlib.sha256(repr((self._asked["test_fraction"], self.sizes)).encode())
+        for part in (self._table, self._table.test):
+            if part is None:
+                continue
+            for name, cells in [*raw_columns(part), *part.extra.items()]:
+                hasher.update(f"{name}:{cells.dtype}:{len(cells)}".encode())
+                hasher.update(np.ascontiguousarray(cells).tobytes())
+            if part.y is not None:
+                hasher.update("\0".join(map(str, part.y.tolist())).encode())
+        return hasher.hexdigest()
 
     def facts(self) -> Facts:
-        """What this site tells the server of its data."""
-        table, asked, train = self._table, self._asked, self._train
+        """What this site tells the server of its data, whether sums are hidden or not."""
+        table, asked = self._table, self._asked
+        rows, held = self.sizes
         said: Facts = {
             "package": version("fedssca"),
-            "rows": table.rows if train is None else int(train.sum()),
+            "rows": rows,
             "all_rows": table.rows,
-            "held": table.test.rows if table.test else 0 if train is None else int((~train).sum()),
+            "held": held,
             "features": list(table.features),
             "array": table.x is not None,
             "dtype": "float32" if table.x is None else str(table.x.dtype),
             "scale": table.scale,
-            "labels": None,
+            "labelled": table.y is not None,
         }
-        if table.y is not None:
-            parts = [part.y for part in (table, table.test) if part and part.y is not None]
-            said["labels"] = np.unique(np.concatenate(parts)).tolist()
-            if len(said["labels"]) > MOST_GROUPS:
-                raise UserError(
-                    f"{len(said['labels'])} different labels: is that the column? "
-                    "set label in site.toml"
-                )
-            beside = {name: _beside(table, name) for name in asked["extra"] if name in table.extra}
-            said["extra"] = {
-                name: kinds_of(cells) if is_text(cells) else None for name, cells in beside.items()
-            }
-            if asked["counted"]:
-                said["counts"] = self._counts()
         if asked["columns"]:
             said["ids"] = digest(asked["run"], table.ids, table.test and table.test.ids)
             said["cells"] = _digest_of_cells(asked["run"], table)
             if table.y is not None:
                 said["y"] = digest(asked["run"], table.y.astype(str), None)
-                if train is not None:
-                    said["test_rows"] = np.flatnonzero(~train).tolist()
-        if not _used_as_is(table):
-            summaries = self._summaries(alone=asked["columns"])
-            if asked["columns"]:  # parties with columns encode their own columns themselves
-                said["encoded"] = list(self._fitted(summaries).features)
-            else:
-                said["summaries"] = {name: each.state() for name, each in summaries.items()}
-        elif table.x is not None and not table.scale:
-            said["most"] = int(self._training(table.x).max(initial=0))
+                if self._train is not None:
+                    said["test_rows"] = np.flatnonzero(~self._train).tolist()
+            if not used_as_is(table):  # parties with columns encode their own columns themselves
+                said["encoded"] = list(self._fitted(self.summaries()).features)
+            elif not table.scale:
+                said["most"] = self.most
         return said
 
-    def _summaries(self, alone: bool) -> dict[str, ColumnSummary]:
-        """The counts and sums of every column."""
+    def told(self) -> Facts:
+        """What this site tells besides, if sums are not hidden."""
+        said: Facts = {"labels": self.labels, "groups": self.groups}
+        if not self._asked["columns"]:
+            said["summaries"] = {name: each.state() for name, each in self.summaries().items()}
+            if self.takes_most:
+                said["most"] = self.most
+        return said
+
+    @property
+    def labels(self) -> list[Any]:
+        """The labels that enough rows have."""
+        if self._table.y is None:
+            return []
+        parts = [part.y for part in (self._table, self._table.test) if part and part.y is not None]
+        found = Counter(np.concatenate(parts).tolist())
+        if len(found) > MOST_GROUPS:
+            raise UserError(
+                f"{len(found)} different labels: is that the column? set label in site.toml"
+            )
+        return sorted(label for label in found if found[label] >= self._telling.least)
+
+    @property
+    def groups(self) -> dict[str, list[Any]]:
+        """For each column that constraints ask for: the values that enough rows have.
+
+        Other values are joined to one, called "other", in columns of text. A column of numbers that
+        is divided into bins has one value for each bin.
+        """
+        told = {}
+        for name in self._asked["extra"]:
+            if self._table.y is not None and name in self._table.extra:
+                cells = self._group_cells(self._table, name)
+                found = Counter(cells.tolist())
+                often = [kind for kind in found if found[kind] >= self._telling.least]
+                if is_text(cells):
+                    often = sorted(often, key=lambda kind: (-found[kind], kind))
+                    often = often[: self._limits.most_kinds]
+                    often += [OTHER] if len(often) < len(found) and OTHER not in often else []
+                told[name] = sorted(often)
+        return told
+
+    @property
+    def most(self) -> int:
+        """The largest number in an array of bytes that at least `least_rows` rows reach."""
+        table = self._table
+        assert table.x is not None
+        top = np.sort(self._training(table.x).max(axis=1, initial=0))
+        return int(top[-self._telling.least]) if len(top) >= self._telling.least else 0
+
+    @property
+    def takes_most(self) -> bool:
+        """Whether x is an array of bytes whose largest number the run needs."""
+        return used_as_is(self._table) and not self._table.scale
+
+    def summaries(self) -> dict[str, ColumnSummary]:
+        """The counts and sums of every column; none if x is an array that is only scaled."""
+        if used_as_is(self._table):
+            return {}
         rules, ids = EncodingRules(**self._asked["rules"]), self._table.x is None
+        alone = bool(self._asked["columns"])
         return {
-            name: summarise(name, cells, self._train, rules, ids, alone)
-            for name, cells in _raw_columns(self._table)
+            name: summarise(name, cells, self._train, rules, ids, alone, self._telling)
+            for name, cells in raw_columns(self._table)
         }
 
     def _fitted(self, summaries: dict[str, ColumnSummary]) -> Encoder:
@@ -124,10 +213,10 @@ class SiteRows:
 
         Sites with rows share the encoder of the census, parties with columns have their own.
         """
-        if _used_as_is(self._table):
+        if used_as_is(self._table):
             return None
         if census.columns:
-            return self._fitted(self._summaries(alone=True))
+            return self._fitted(self.summaries())
         assert census.encoder is not None
         return Encoder.from_state(census.encoder)
 
@@ -158,43 +247,95 @@ class SiteRows:
         out: dict[str, Array] = {"x": _features(table, encoder)}
         if table.y is not None:
             places = {label: place for place, label in enumerate(census.labels)}
+            _check_labels(table.y, places)
             out["y"] = np.array([places[label] for label in table.y.tolist()], np.int32)
             out |= {
-                name: codes(_beside(table, name), kinds) for name, kinds in census.extra.items()
+                name: codes(_within(_beside(table, name), kinds, name), kinds)
+                for name, kinds in census.extra.items()
             }
         return out
 
     def _training(self, values: Array) -> Array:
         return values if self._train is None else values[self._train]
 
-    def _counts(self) -> list[list[Any]]:
-        """The number of training rows of each combination of label and extra columns.
+    def _group_cells(self, table: RawTable, name: str) -> Array:
+        """A column that constraints ask for; numbers as the bins that they are in."""
+        cells, bins = _beside(table, name), self._asked["bins"]
+        if name in bins and not is_text(cells):
+            return representatives(cells, bins[name])
+        return cells
 
-        A column of numbers that is divided into bins has one value for each bin.
+    def counts(self, labels: Sequence[Any], groups: Mapping[str, Sequence[Any]]) -> list[Count]:
+        """The number of training rows of each combination of label and groups.
+
+        No combination may have fewer than `least_rows` rows, unless it has none.
         """
-        table, bins = self._table, self._asked["bins"]
-        assert table.y is not None
-        beside = {
-            name: _beside(table, name) for name in self._asked["extra"] if name in table.extra
-        }
-        binned = {
-            name: representatives(values, bins[name])
-            for name, values in beside.items()
-            if name in bins and not is_text(values)
-        }
-        columns = [table.y, *(beside | binned).values()]
-        parts = [np.unique(self._training(c), return_inverse=True) for c in columns]
-        places = np.stack([inverse for _, inverse in parts])
-        groups, counts = np.unique(places, axis=1, return_counts=True)
-        if len(counts) > MOST_GROUPS:
+        whole = self._cells(self._table, labels, groups)
+        return self._checked(Counter(self._training(whole).tolist()))
+
+    def check_test_rows(self, labels: Sequence[Any], groups: Mapping[str, Sequence[Any]]) -> None:
+        """Refuse if a combination has few test rows: sums over these would be sent."""
+        if self._table.test is not None:
+            held = self._cells(self._table.test, labels, groups)
+        elif self._train is not None:
+            held = self._cells(self._table, labels, groups)[~self._train]
+        else:
+            return
+        self._checked(Counter(held.tolist()))
+
+    def _checked(self, found: Counter[Group]) -> list[Count]:
+        if len(found) > MOST_GROUPS:
             raise UserError(
-                f"{len(counts)} groups to count, at most {MOST_GROUPS}: give the constraint's "
+                f"{len(found)} groups to count, at most {MOST_GROUPS}: give the constraint's "
                 "column of numbers bins = [...]"
             )
-        return [
-            [*(parts[i][0][place].item() for i, place in enumerate(group)), int(count)]
-            for group, count in zip(groups.T, counts, strict=True)
-        ]
+        if found and min(found.values()) < self._telling.least:
+            raise LimitRefused(
+                "limits.least_rows",
+                self._telling.least,
+                "a group of rows with the same label that the run's limits need is smaller; state "
+                "limits over larger groups or, for test rows, hide the sums (privacy.secure_sum)",
+            )
+        return [(group, count) for group, count in sorted(found.items())]
+
+    def _cells(
+        self, table: RawTable, labels: Sequence[Any], groups: Mapping[str, Sequence[Any]]
+    ) -> Array:
+        """For each row the places of its label and of its groups."""
+        assert table.y is not None
+        _check_labels(table.y, labels)
+        columns = [(table.y, labels)]
+        for name, kinds in groups.items():
+            cells = self._group_cells(table, name)
+            columns.append((_within(cells, kinds, name), kinds))
+        places = np.empty(table.rows, object)
+        found = [{kind: place for place, kind in enumerate(kinds)} for _, kinds in columns]
+        for row, values in enumerate(zip(*(cells.tolist() for cells, _ in columns), strict=True)):
+            places[row] = tuple(own[value] for own, value in zip(found, values, strict=True))
+        return places
+
+
+def _check_labels(y: Array, labels: Collection[Any]) -> None:
+    if not set(np.unique(y).tolist()) <= set(labels):
+        raise UserError(
+            "some of its rows have a label that no site has in enough rows to be told "
+            "(limits.least_rows); leave out such rows"
+        )
+
+
+def _within(cells: Array, kinds: Sequence[Any] | None, name: str) -> Array:
+    """A column beside x in which values that no site tells are "other"."""
+    if kinds is None:
+        return cells
+    known = np.isin(cells, np.array(kinds))
+    if known.all():
+        return cells
+    if OTHER not in kinds:
+        raise UserError(
+            f"a constraint's column {name!r} has values that no site has in enough rows to be told "
+            "(limits.least_rows); leave out such rows, or give a column of numbers bins = [...]"
+        )
+    return np.where(known, cells, OTHER)
 
 
 def _beside(table: RawTable, name: str) -> Array:
@@ -210,43 +351,15 @@ def _beside(table: RawTable, name: str) -> Array:
 
 def _features(table: RawTable, encoder: Encoder | None) -> Array:
     if encoder is not None:
-        return encoder.encode(dict(_raw_columns(table)))
+        return encoder.encode(dict(raw_columns(table)))
     assert table.x is not None
     return table.x if table.x.dtype != np.float64 else table.x.astype(np.float32)
-
-
-def _prepared(table: RawTable, categories: Sequence[str], drop: Sequence[str]) -> RawTable:
-    """The table with text in place of numbers that are codes, and without dropped features.
-
-    Limits can still use the columns that are dropped.
-    """
-    for misread in misread_numbers(table.columns, (*categories, *drop), tell=False):
-        raise UserError(misread)
-    coded = {name: as_text(table.columns[name]) for name in categories if name in table.columns}
-    used = {n: v for n, v in (table.columns | coded).items() if n not in drop}
-    return table._replace(
-        features=tuple(used) if table.x is None else table.features,
-        columns=used,
-        extra=table.extra | coded,
-        test=table.test and _prepared(table.test, categories, drop),
-    )
-
-
-def _raw_columns(table: RawTable) -> list[tuple[str, Array]]:
-    if table.x is None:
-        return list(table.columns.items())
-    return [(name, table.x[:, j]) for j, name in enumerate(table.features)]
-
-
-def _used_as_is(table: RawTable) -> bool:
-    """Whether x is an array that the model only scales."""
-    return table.x is not None and bool(table.scale or table.x.dtype == np.uint8)
 
 
 def _digest_of_cells(run: str, table: RawTable) -> str:
     """A digest of the cells that decide how a party encodes its columns."""
     hasher = hashlib.sha256(run.encode())
-    for name, cells in _raw_columns(table):
+    for name, cells in raw_columns(table):
         hasher.update(name.encode() + b"\0" + np.ascontiguousarray(cells).tobytes())
     return hasher.hexdigest()
 

@@ -22,6 +22,7 @@ from fedssca.deploy.engine import Answer, JobOrder, PeerUnreachable
 from fedssca.deploy.engines.nvflare.kit import SITE_FILE, SITES, TOPIC
 from fedssca.deploy.server.job import ServerJob
 from fedssca.deploy.site.identity import certified
+from fedssca.deploy.site.ledger import ledger_of
 from fedssca.deploy.site.party import Party
 from fedssca.deploy.site.raw_table import read_source
 from fedssca.errors import UserError
@@ -102,7 +103,8 @@ class JobSite:
         kit = Path(collab.workspace.get_startup_kit_dir())
         files = (kit / "client.key", kit / "client.crt", kit / "rootCA.pem")
         identity = certified(*files, kit.parent / SITES)
-        self._party = Party(collab.site_name, read_source(Path(file)), secure, identity)
+        source, ledger = read_source(Path(file)), ledger_of(Path(file))
+        self._party = Party(collab.site_name, source, secure, identity, ledger)
 
     @collab.publish
     def handle(self, data: bytes) -> bytes:

@@ -1,0 +1,107 @@
+"""What would leave a site in a run, with values, and which of its limits refuse what.
+
+Nothing is sent and nothing is counted in the site's ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from fedssca.deploy.census import blank, question
+from fedssca.deploy.project import site_names
+from fedssca.deploy.server.census import merge, plainly_told
+from fedssca.deploy.site.ledger import DataLedger, ledger_of
+from fedssca.deploy.site.limits import refusals
+from fedssca.deploy.site.raw_table import read_raw_table, read_source
+from fedssca.deploy.site.refusal import LimitRefused
+from fedssca.deploy.site.rows import SiteRows
+from fedssca.deploy.stages import shapes_of
+from fedssca.errors import UserError
+from fedssca.run.build import Job, plan
+from fedssca.run.config import Config
+from fedssca.run.privacy import hides_columns, hides_sums, noisy
+
+__all__ = ["check_site"]
+
+SENT = {
+    "probe": "before round 1, to find step sizes: as in every round",
+    "train": "in every round: sums over one batch",
+    "measure": "at every evaluation: sums of losses and rates over all training and test rows",
+    "tally": "at the end: counts and sums of all measures, for each group too",
+    "slope": "at the end: gradients summed over all training rows",
+}
+"""The stages of a run at a site, and what it sends in them."""
+
+
+def check_site(file: Path, config: Config) -> dict[str, Any]:
+    """What a site with this site.toml would send in a run, and what its limits refuse."""
+    source = read_source(file)
+    names = site_names(max(config.data.clients, 1))
+    refused = [_refusal(each) for each in refusals(config, names, source)]
+    found: dict[str, Any] = {
+        "site": str(file),
+        "limits": asdict(source.limits) | {"hidden": source.hidden},
+        "sites": len(names),
+        "used_before": DataLedger(ledger_of(file), source).entry(),
+        "refused": refused,
+        "hidden": hides_sums(config),
+        "noise": noisy(config.privacy),
+        "census": None,
+        "rounds": [],
+    }
+    asked = question(config, "")
+    try:
+        rows = SiteRows(read_raw_table(source, asked["label"]), asked, source.limits)
+        found["census"] = facts = rows.facts() | rows.told()
+        if asked["counted"] and facts["labelled"]:
+            labels, groups = rows.labels, rows.groups
+            if not hides_sums(config):
+                rows.check_test_rows(labels, groups)
+            facts["counts"] = rows.counts(labels, groups)
+    except LimitRefused as refusal:
+        refused.append(_refusal(refusal))
+        return found
+    if not asked["columns"]:
+        alone = replace(config, data=replace(config.data, clients=1))
+        told = plainly_told(["this site"], [facts], asked, lambda _: [facts])
+        census = merge(["this site"], [facts], asked, told)
+        found["features"] = census.features
+        try:
+            found["rounds"] = list(_rounds(plan(alone, *blank(census, alone)), *rows.sizes))
+        except UserError as error:
+            found["rounds_unknown"] = str(error)
+    else:
+        found["features"] = facts.get("encoded") or facts["features"]
+        found["rounds_unknown"] = (
+            "parties with columns send h of each batch to their peers, and the block of the "
+            "gradient that belongs to their features to the server"
+        )
+    return found
+
+
+def _rounds(job: Job, train: int, held: int) -> Iterator[dict[str, Any]]:
+    """What a site with rows sends in every stage, and the least number of rows behind it."""
+    hidden = hides_sums(job.config) or hides_columns(job.config, job.problem)
+    for stage, what in SENT.items():
+        answer = shapes_of(stage, job, 0).answer
+        leaves, _ = jax.tree.flatten_with_path(answer)
+        yield {
+            "stage": stage,
+            "what": what,
+            "rows": job.algorithm.batch
+            if stage in ("probe", "train")
+            else min(train, held or train),
+            "hidden": hidden,
+            "noise": noisy(job.config.privacy) and stage in ("probe", "train"),
+            "numbers": sum(int(leaf.size) for _, leaf in leaves),
+            "shapes": {jax.tree_util.keystr(path): list(leaf.shape) for path, leaf in leaves},
+        }
+
+
+def _refusal(refused: LimitRefused) -> dict[str, Any]:
+    return {"limit": refused.key, "value": refused.value, "why": refused.why}

@@ -1,0 +1,156 @@
+"""What a site's data have been used for, across all jobs: a file beside site.toml.
+
+Every entry is written, and is on the disk, before the message that it is about leaves the site. So
+a process that is killed at any moment has counted too much at most. A lock on a second file makes
+the jobs of several processes wait for each other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedssca.deploy.site.refusal import LimitRefused
+from fedssca.errors import UserError
+from fedssca.run.schema import SiteFile
+
+__all__ = ["DataLedger", "ledger_of", "source_digest"]
+
+RESERVED = 16
+"""The number of rounds that are counted at a time, before the first of them."""
+
+
+def ledger_of(site_file: Path) -> Path:
+    """Where the ledger of a site is: beside its site.toml."""
+    return site_file.absolute().with_suffix(".ledger.json")
+
+
+def source_digest(source: SiteFile) -> str:
+    """Identifies the data set: the file or the query. Changed rows are still the same data set."""
+    place = (
+        str(Path(source.path).resolve()) if source.path else f"{source.database}\n{source.query}"
+    )
+    return hashlib.sha256(place.encode()).hexdigest()[:32]
+
+
+class DataLedger:
+    """The jobs, rounds, censuses and epsilon of one data set."""
+
+    def __init__(self, file: Path, source: SiteFile) -> None:
+        self._file, self._key, self._limits = file, source_digest(source), source.limits
+        self._reserved: dict[str, int] = {}
+        """For each run: the rounds that are counted already and not yet used."""
+
+    def entry(self) -> dict[str, Any]:
+        """What has been counted so far."""
+        with self._locked():
+            return self._read()[1]
+
+    def add_job(self, run: str) -> None:
+        """Count a job; one that goes on with a run is counted once."""
+        with self._changed() as entry:
+            if run not in entry["jobs"] and len(entry["jobs"]) >= self._limits.most_jobs:
+                raise self._refused("most_jobs", "so many jobs have used its data")
+            entry["jobs"].setdefault(run, {"rounds": 0, "epsilon": 0.0, "began": _now()})
+
+    def add_census(self, counted: str) -> None:
+        """Count a census; `counted` identifies the rows and sites that it is about."""
+        with self._changed() as entry:
+            if counted not in entry["censuses"]:
+                if len(entry["censuses"]) >= self._limits.censuses:
+                    raise self._refused(
+                        "censuses", "another set of rows or sites was counted before"
+                    )
+                entry["censuses"].append(counted)
+
+    def add_round(self, run: str) -> None:
+        """Count a message of a round; some are counted ahead, because writing takes time."""
+        if not self._reserved.get(run):
+            with self._changed() as entry:
+                job = entry["jobs"][run]
+                more = min(RESERVED, self._limits.most_rounds - job["rounds"])
+                if more < 1:
+                    raise self._refused("most_rounds", "this job has had so many rounds")
+                job["rounds"] += more
+            self._reserved[run] = more
+        self._reserved[run] -= 1
+
+    def spend(self, run: str, epsilon: float) -> None:
+        """Count what a job spends in all of its rounds; epsilon of different jobs adds up."""
+        with self._changed() as entry:
+            job, most = entry["jobs"][run], self._limits.most_epsilon
+            job["epsilon"] = max(job["epsilon"], epsilon)
+            if most and sum(each["epsilon"] for each in entry["jobs"].values()) > most:
+                raise self._refused("most_epsilon", "this job would spend more of it than is left")
+
+    def _refused(self, key: str, why: str) -> LimitRefused:
+        return LimitRefused(f"limits.{key}", getattr(self._limits, key), why)
+
+    @contextmanager
+    def _changed(self) -> Iterator[dict[str, Any]]:
+        """The entry of this data set, which is written when the block ends without an error."""
+        with self._locked():
+            whole, entry = self._read()
+            before = json.dumps(whole)
+            yield entry
+            if (text := json.dumps(whole, indent=1)) != before:
+                self._write(text)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock = self._file.with_suffix(".lock")
+        try:
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise UserError(
+                f"the ledger of this site cannot be locked ({error.strerror}): the folder of "
+                "site.toml must be writable"
+            ) from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        try:
+            whole: dict[str, Any] = json.loads(self._file.read_text())
+            entry = whole.setdefault(self._key, {"jobs": {}, "censuses": []})
+            assert isinstance(entry["jobs"], dict)
+            assert isinstance(entry["censuses"], list)
+        except FileNotFoundError:
+            whole = {self._key: {"jobs": {}, "censuses": []}}
+        except (OSError, ValueError, KeyError, TypeError, AssertionError, AttributeError):
+            raise UserError(
+                "the ledger of this site cannot be read; its operator must mend or remove it"
+            ) from None
+        return whole, whole[self._key]
+
+    def _write(self, text: str) -> None:
+        draft = self._file.with_suffix(f".{os.getpid()}.draft")
+        try:
+            with open(draft, "w", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, self._file)
+            folder = os.open(self._file.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise UserError(
+                f"the ledger of this site cannot be written ({error.strerror}): nothing is sent"
+            ) from None
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

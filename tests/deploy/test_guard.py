@@ -1,0 +1,140 @@
+"""The guard is the only way out of a site: in the source, and in runs whose bytes are all seen."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedssca.deploy
+from fedssca.deploy.site.guard import Guard
+from fedssca.run.config import parse
+from tests.deploy.loopback import deployed
+
+DEPLOY = Path(fedssca.deploy.__file__).parent
+WIRES = {
+    *("socket", "ssl", "http", "urllib", "requests", "httpx", "ftplib", "smtplib", "telnetlib"),
+    *(
+        "asyncio",
+        "multiprocessing",
+        "subprocess",
+        "ctypes",
+        "nvflare",
+        "grpc",
+        "flwr",
+        "webbrowser",
+    ),
+}
+"""Modules by which a process could reach another one."""
+CONFIG = """
+[data]
+name = "digits"
+[model]
+hidden = 4
+[algorithm]
+name = "sgd"
+rate = 0.1
+batch = 50
+rounds = 3
+"""
+RUNS = {
+    "rows": [],
+    "rows under masks": ["privacy.secure_sum=true"],
+    "columns": ["data.split=feature"],
+    "columns with one label holder": ["data.split=feature", "data.label_holder=1"],
+    "columns under masks": ["data.split=feature", "privacy.secure_sum=true"],
+}
+
+
+def tree(path: str) -> ast.Module:
+    return ast.parse((DEPLOY / path).read_text())
+
+
+def methods(module: ast.Module, owner: str) -> dict[str, ast.FunctionDef]:
+    (found,) = [n for n in module.body if isinstance(n, ast.ClassDef) and n.name == owner]
+    return {n.name: n for n in found.body if isinstance(n, ast.FunctionDef)}
+
+
+def returned(function: ast.FunctionDef) -> Iterator[str]:
+    """What the function itself returns, not those inside it."""
+    inner = {
+        id(n) for f in ast.walk(function) if f is not function and _makes(f) for n in ast.walk(f)
+    }
+    for node in ast.walk(function):
+        if isinstance(node, ast.Return) and node.value is not None and id(node) not in inner:
+            yield ast.unparse(node.value).split("(")[0]
+
+
+def _makes(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.Lambda)
+
+
+def test_the_engine_sends_only_what_a_party_returns() -> None:
+    job = tree("engines/nvflare/job.py")
+    site = methods(job, "JobSite")
+    published = {
+        name
+        for name, each in site.items()
+        if any(ast.unparse(mark) == "collab.publish" for mark in each.decorator_list)
+    }
+    assert published == {"handle", "put"}
+    assert set(returned(site["handle"])) == {"self._party.handle"}
+    assert set(returned(site["put"])) == {"True"}
+    uses = [n for n in ast.walk(job) if isinstance(n, ast.Name) and n.id == "_post"]
+    assert len(uses) == 1  # given to Party.handle, and used nowhere else
+
+
+def test_a_party_returns_only_what_the_guard_released() -> None:
+    handle = methods(tree("site/party.py"), "Party")["handle"]
+    assert set(returned(handle)) == {"self._guard.answer", "self._guard.error"}
+    uses = [n for n in ast.walk(handle) if isinstance(n, ast.Name) and n.id == "post"]
+    (call,) = [
+        n
+        for n in ast.walk(handle)
+        if isinstance(n, ast.Call) and ast.unparse(n.func) == "self._guard.to_peers"
+    ]
+    assert uses == [call.args[0]]  # the engine's function goes to the guard, and nowhere else
+
+
+def test_no_module_of_a_site_knows_another_way_out() -> None:
+    for file in sorted((DEPLOY / "site").glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not WIRES & {name.split(".")[0] for name in names}, file.name
+            assert not any(name.startswith("fedssca.deploy.engines") for name in names), file.name
+
+
+@pytest.mark.parametrize("case", RUNS)
+def test_every_byte_that_is_sent_was_released(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[bytes] = []
+    answer, error, to_peers = Guard.answer, Guard.error, Guard.to_peers
+
+    def spy(original: Any) -> Any:
+        def call(self: Guard, *given: Any) -> bytes:
+            out: bytes = original(self, *given)
+            released.append(out)
+            return out
+
+        return call
+
+    def spied_peers(self: Guard, post: Any, about: Any) -> Any:
+        def seen(envelopes: Any, seconds: float) -> None:
+            released.extend(envelopes.values())
+            post(envelopes, seconds)
+
+        return to_peers(self, seen, about)
+
+    monkeypatch.setattr(Guard, "answer", spy(answer))
+    monkeypatch.setattr(Guard, "error", spy(error))
+    monkeypatch.setattr(Guard, "to_peers", spied_peers)
+    _, _, link = deployed(parse(CONFIG, RUNS[case]), 3, tmp_path)
+    sent = Counter(link.answers) + Counter(link.peer_envelopes)
+    assert sent == Counter(released)
+    assert bool(link.peer_envelopes) == (case in ("columns", "columns with one label holder"))
