@@ -32,7 +32,7 @@ def table(rows: int = 240) -> dict[str, list[str]]:
     rng = np.random.default_rng(0)
     age = rng.integers(20, 90, rows)
     return {
-        "name": [f"{rng.choice(NAMES)} {i // 2}" for i in range(rows)],
+        "name": [f"{NAMES[i // 6 % 9]} {i // 6}" for i in range(rows)],
         "age": [str(a) for a in age],
         "ward": list(rng.choice(["north", "south"], rows)),
         "weight": [f"{w:.3f}" for w in rng.normal(70, 9, rows)],
