@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from fedssca.errors import UserError
+
 __all__ = [
     "KEY",
     "NONCE",
@@ -48,7 +50,7 @@ CHUNK = 1 << 18
 """The number of bytes of a key stream that are made at a time: few enough for the CPU's cache."""
 
 
-class Forged(ValueError):
+class Forged(UserError):
     """A signature or a sealed box does not belong to the expected sender, receiver or purpose."""
 
 
