@@ -48,7 +48,6 @@ CONTROL: dict[str, set[str]] = {
     "prepare": {"note"},
     "fresh": {"note"},
     "offer": {"key", "signature"},
-    "meet": set(),
     "align/open": set(),
     "align/turn": {"points"},
     "align/keep": set(),
@@ -83,8 +82,15 @@ class Guard:
             self._require(set(arrays) <= CONTROL[envelope.kind], envelope)
             if envelope.kind in ("facts", "count"):
                 self._check_census(read_note(envelope))
+            elif envelope.kind == "fresh" and not self._source.share_ids:
+                self._require(set(read_note(envelope)) <= {"rows", "ids"}, envelope)
+        elif envelope.kind == "meet":  # sealed boxes for the other parties
+            boxes = all(name.startswith("box ") for name in arrays)
+            self._require(boxes and _all_bytes(arrays), envelope)
         elif stage == SUM:
-            self._require(not for_stage(arrays) and not _is_message(for_sum(arrays)), envelope)
+            # The party that holds the key of an encrypted sum sends the sum of all sites.
+            keys = {n: a for n, a in for_sum(arrays).items() if (phase, n) != ("open", "plain")}
+            self._require(not for_stage(arrays) and _all_bytes(keys), envelope)
         elif stage == "census":
             self._require(phase == "reply" and is_hidden(arrays), envelope)
         elif stage in STAGES and phase == "reply":
@@ -198,5 +204,9 @@ def is_hidden(arrays: Mapping[str, np.ndarray]) -> bool:
 def _is_message(own: Mapping[str, np.ndarray]) -> bool:
     """Whether arrays of a sum hold a hidden message, besides keys and boxes in bytes."""
     found = [name for name in own if name in HIDDEN]
-    others = all(array.dtype == np.uint8 for name, array in own.items() if name not in HIDDEN)
+    others = _all_bytes({name: array for name, array in own.items() if name not in HIDDEN})
     return len(found) == 1 and own[found[0]].dtype == HIDDEN[found[0]] and others
+
+
+def _all_bytes(arrays: Mapping[str, np.ndarray]) -> bool:
+    return all(array.dtype == np.uint8 for array in arrays.values())
