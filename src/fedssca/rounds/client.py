@@ -25,6 +25,7 @@ import numpy as np
 from fedssca.data.sampling import batch_indices
 from fedssca.methods.algorithm import Algorithm, Message, Request
 from fedssca.problem.problem import Array, Batch, Problem, Terms, Vertical
+from fedssca.rounds.codec import InvalidMessage
 from fedssca.rounds.exchange import SERVER, Exchange, Outgoing, Pairwise
 from fedssca.rounds.perturb import Perturbation, unperturbed
 from fedssca.rounds.roles import Roles
@@ -130,7 +131,7 @@ class ColumnClient:
         if self.number in self._roles.readers:
             batch["peers"] = self._exchange.collect()
         elif self._slopes is None:
-            raise RuntimeError(
+            raise InvalidMessage(
                 f"party {self.number} has no slopes from party {self._roles.speaker}"
             )
         else:

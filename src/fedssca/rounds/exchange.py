@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from fedssca.problem.problem import Array
+from fedssca.rounds.codec import InvalidMessage
 
 __all__ = ["SERVER", "Exchange", "Outgoing", "Pairwise", "Relay", "nothing"]
 
@@ -69,7 +70,7 @@ class Pairwise:
         """The h_i of all parties, or an error that names the missing parties."""
         missing = [i for i in range(self._parties) if i not in self._inbox]
         if missing:
-            raise RuntimeError(
+            raise InvalidMessage(
                 f"party {self._number} has no h from parties {missing} in this round"
             )
         return [self._inbox[i] for i in range(self._parties)]
