@@ -89,7 +89,7 @@ def test_weights_of_those_who_answer_add_up_to_one(tmp_path: Path) -> None:
     config = parse(BASE, settings)
 
     def tamper(site: str, asked: bytes, answer: bytes) -> Any:
-        silent = site == "site-3" and decode(asked).kind not in ("facts", "prepare")
+        silent = site == "site-3" and decode(asked).kind not in ("terms", "facts", "prepare")
         return None if silent else answer
 
     three, server, _ = deployed(config, 3, tmp_path / "three", tamper=tamper)
