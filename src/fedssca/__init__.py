@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 _MODULE_OF = {
     "Algorithm": "fedssca.methods.algorithm",
+    "Calibration": "fedssca.evaluate.confidence",
     "Columns": "fedssca.data.split",
     "ConfigError": "fedssca.errors",
     "Constraint": "fedssca.problem.constraints",
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
     from fedssca.errors import ConfigError as ConfigError
     from fedssca.errors import Diverged as Diverged
     from fedssca.errors import UserError as UserError
+    from fedssca.evaluate.confidence import Calibration as Calibration
     from fedssca.methods.algorithm import Algorithm as Algorithm
     from fedssca.methods.algorithm import Message as Message
     from fedssca.methods.algorithm import Request as Request

@@ -110,9 +110,21 @@ def certificate_table(name: str, certificate: Row) -> Table:
         f"{converged}: KKT residual {certificate['kkt_residual']:.2g} (0: nothing left to gain)"
         + (f"; {more} more limits in result.json" if more > 0 else "")
         + "".join(f"\n○ not checked: {why}" for why in _reasons(entries))
+        + _promise(certificate)
     )
     table.caption_justify = "left"
     return table
+
+
+def _promise(certificate: Row) -> str:
+    """Return what is certified for new rows; empty if nothing was asked for."""
+    if "certified" not in certificate:
+        return ""
+    each = " of every client" if certificate["certify"] == "each_site" else ""
+    level = f"{100 * certificate['confidence']:g} %"
+    if certificate["certified"]:
+        return f"\n[green]certified: the limits hold on new rows{each}, with {level} confidence[/]"
+    return f"\n[yellow]not certified for new rows{each} at {level} confidence[/]"
 
 
 def coloured(status: str, text: str) -> str:

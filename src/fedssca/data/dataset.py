@@ -72,6 +72,8 @@ class Dataset:
     """The names of these clients."""
     blocks: tuple[Array, ...] | None = None
     """The features of each party, if parties have files of their own."""
+    aside: Array | None = None
+    """For each training row whether it is set aside as a calibration row; None: no row is."""
     apart: bool = False
     """Parties encode their own columns, and nobody else knows how."""
     notes: tuple[str, ...] = ()

@@ -139,6 +139,7 @@ class DataSource:
             notes=notes,
             id=self.id,
             drop=tuple(column for column in self.drop if column in raw.table),
+            ids=as_text(joined.table[self.id]) if self.id in joined.table else None,
         )
 
     def _check_columns(self, name: str, joined: JoinedFiles) -> None:

@@ -57,20 +57,25 @@ class RawData:
     """How further files with raw rows are read."""
     id: str = ""
     """The column that identified the rows; it is not in the table."""
+    ids: Array | None = None
+    """The ids of the rows that are not test rows of their own; None: they have none."""
     owners: Array | None = None
     """(N,) the client of each row, if clients have files of their own; -1 where it has none."""
     clients: tuple[str, ...] = ()
     """The names of these clients."""
+    aside: Array | None = None
+    """(N,) marks training rows that are set aside as calibration rows; None: no row is."""
     parties: dict[str, int] = field(default_factory=dict)
     """The party of each column, if parties have files of their own."""
     notes: tuple[str, ...] = ()
     """What was decided while reading and the user should know."""
 
     def encoder(self, rules: EncodingRules) -> Encoder:
-        """The encoder, fitted to the training rows."""
+        """The encoder, fitted to the training rows without calibration rows."""
+        train = self.train if self.aside is None else self.train & ~self.aside
         try:
             summaries = {
-                column: [summarise(column, cells, self.train, rules)]
+                column: [summarise(column, cells, train, rules)]
                 for column, cells in self.table.items()
                 if column not in self.drop
             }
@@ -101,6 +106,7 @@ class RawData:
             encoder=encoder,
             owners=None if self.owners is None else self.owners[self.train],
             test_owners=self.test_owners,
+            aside=None if self.aside is None else self.aside[self.train],
             clients=self.clients,
             blocks=self._blocks(encoder),
             notes=(*self.notes, *left_out),

@@ -28,6 +28,7 @@ __all__ = [
     "everything",
     "full_passes",
     "held_out",
+    "over_chunks",
     "tallied",
     "training",
 ]
@@ -58,7 +59,7 @@ def full_passes(problem: Problem) -> Passes:
 
     @jax.jit
     def sums(w: Array, rows: Batch) -> tuple[Array, Pairs]:
-        return _over(rows, lambda chunk: part(w, chunk))
+        return over_chunks(rows, lambda chunk: part(w, chunk))
 
     def part(w: Array, chunk: Batch) -> tuple[Array, Pairs]:
         weight = chunk["weight"].astype(w.dtype)
@@ -66,14 +67,14 @@ def full_passes(problem: Problem) -> Passes:
 
     @jax.jit
     def jacobian(w: Array, rows: Batch) -> Array:
-        return _over(rows, lambda chunk: jax.jacrev(lambda point: part(point, chunk)[0])(w))
+        return over_chunks(rows, lambda chunk: jax.jacrev(lambda point: part(point, chunk)[0])(w))
 
     @partial(jax.jit, static_argnums=2)
     def tally(w: Array, rows: Batch, clients: int) -> Sums:
         def part(chunk: Batch) -> Sums:
             return tallied(problem, problem.measure(w, chunk), chunk, clients)
 
-        return _over(rows, part)
+        return over_chunks(rows, part)
 
     return Passes(sums, jacobian, tally)
 
@@ -136,7 +137,7 @@ def everything(
     return on_device({**columns, "client": owners, "weight": weight})
 
 
-def _over(rows: Batch, part: Callable[[Batch], Any]) -> Any:
+def over_chunks(rows: Batch, part: Callable[[Batch], Any]) -> Any:
     """The sum of part(chunk) over chunks of the rows; the last one overlaps the one before it."""
     count = len(rows["weight"])
     size = min(CHUNK, count)

@@ -32,6 +32,12 @@ class Bound(NamedTuple):
     """The quantity in words that people read, such as "fnr of 'sick'"; empty: its name."""
     client: int | None = None
     """The client that the quantity is about; None if it is about the rows of all clients."""
+    positive: bool = False
+    """The values of single rows are at least 0, as those of a loss are."""
+    whole: bool = False
+    """The quantity of a group is compared with that of all rows, the group's own among them."""
+    confidence: float | None = None
+    """The probability with which the limit is to hold on new rows; None: nothing is promised."""
 
 
 class StatedLimit(NamedTuple):
@@ -44,6 +50,10 @@ class StatedLimit(NamedTuple):
     client: int | None
     constraints: tuple[int, ...]
     """The indices (from 0) of the constraints that are its sides."""
+    positive: bool = False
+    """As in `Bound`."""
+    whole: bool = False
+    """As in `Bound`."""
 
     def excess(self, value: float) -> float:
         """By how much a value of the quantity is outside; negative inside, by the margin."""
@@ -79,9 +89,8 @@ def stated(bounds: Sequence[Bound]) -> list[StatedLimit]:
         at = next((i for i, limit in enumerate(found) if _completes(bound, limit)), None)
         if at is None:
             title = bound.title or bound.quantity
-            found.append(
-                StatedLimit(bound.quantity, title, bound.low, bound.high, bound.client, (m,))
-            )
+            stated = (bound.quantity, title, bound.low, bound.high, bound.client, (m,))
+            found.append(StatedLimit(*stated, bound.positive, bound.whole))
             continue
         limit = found[at]
         found[at] = limit._replace(

@@ -27,10 +27,10 @@ from fedssca.evaluate.thresholds import set_thresholds
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.corrected import CorrectedMemory
 from fedssca.methods.participation import cohort_of
-from fedssca.problem.problem import Problem
+from fedssca.problem.problem import Array, Problem
 from fedssca.run.result import Result
 
-__all__ = ["conclude", "last_steps"]
+__all__ = ["conclude", "described", "last_steps"]
 
 Row = dict[str, Any]
 OWN = {
@@ -83,6 +83,20 @@ def conclude(
         elif points.least is not None:
             w, row = points.least
             notes = explain(problem, rows, row)
+    return described(problem, evaluator, w, row, state, rows, found._replace(passes=passes), notes)
+
+
+def described(
+    problem: Problem,
+    evaluator: Evaluator,
+    w: Array,
+    row: Row,
+    state: State,
+    rows: list[Row],
+    found: Finished,
+    notes: list[str],
+) -> Result:
+    """The result of a run that returns w, whose evaluation is `row`; `found` led to it."""
     certificate = certify(
         problem,
         evaluator,
@@ -91,14 +105,14 @@ def conclude(
         rows[-1]["slack"],
         rows[-1]["multipliers"],
         found,
-        rounds=done,
+        rounds=int(rows[-1]["round"]),
         began=float(rows[0]["objective"]) if rows[0]["round"] == 0 else None,
     )
-    notes += [*unfinished(certificate, rows), *problem.notes]
+    notes = [*notes, *unfinished(certificate, rows), *problem.notes]
     tally = evaluator.tally(w)
     certificate["limits"] = limit_entries(problem, certificate["constraints"], tally)
     notes += held_out_notes(certificate["limits"])
-    certificate["returned"] = {"round": row.get("round"), "search_passes": passes}
+    certificate["returned"] = {"round": row.get("round"), "search_passes": found.passes}
     kept = {name: row[name] for name in rows[-1] if name in row and name not in OWN}
     return Result(
         w=np.asarray(problem.model(w)),

@@ -13,6 +13,7 @@ from fedssca.data import Rows
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.problem.limits import StatedLimit, stated
 from fedssca.run.build import Job, build, engine_of, for_horizon
+from fedssca.run.certified import with_certificate
 from fedssca.run.checkpoint import load_checkpoint, save_checkpoint
 from fedssca.run.config import Config, absolute, parse, render
 from fedssca.run.model import model_from, save_model
@@ -61,7 +62,11 @@ def train(
         )
 
     stages = until_converged if config.algorithm.rounds == AUTO else for_rounds
-    return stages(trained, config.algorithm.most_rounds, resume, earlier)
+    result = stages(trained, config.algorithm.most_rounds, resume, earlier)
+    if job.calibration is None:
+        return result
+    evaluator = hooks.get("evaluator") or evaluator_over(job.problem, job.clients, said["test"])
+    return with_certificate(job.problem, evaluator, job.clients, result, job.calibration)
 
 
 def execute(

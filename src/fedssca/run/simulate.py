@@ -15,6 +15,7 @@ from fedssca.data.stream import Streams
 from fedssca.errors import UserError
 from fedssca.evaluate.biases import biases
 from fedssca.evaluate.certificate import BestPoints, no_better_than_constant
+from fedssca.evaluate.confidence import Calibration
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over, state_row
 from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm, State
@@ -25,6 +26,7 @@ from fedssca.rounds.fused import Fused
 from fedssca.rounds.loop import Runtime, run
 from fedssca.rounds.perturb import Perturbation
 from fedssca.rounds.streaming import Streaming
+from fedssca.run.certified import with_certificate
 from fedssca.run.conclude import conclude, last_steps
 from fedssca.run.progress import showing_rounds
 from fedssca.run.result import Result
@@ -58,6 +60,7 @@ def simulate(
     evaluate_every: int = 10,
     evaluate_at: Sequence[int] = (),
     noise: MessageNoise | None = None,
+    calibration: Calibration | None = None,
     runtime: Callable[[Problem, Rows | Columns, Algorithm, int, Perturbation], Runtime] = Fused,
     evaluator: Evaluator | None = None,
     bytes_of: Callable[[Problem, Rows | Columns, Algorithm], Traffic] = traffic,
@@ -73,12 +76,13 @@ def simulate(
 
     `clients` are rows (or columns) of data; a list of {"x": ..., "y": ...} means one client each.
     The same seed gives the same batches, and the same bits, on every run. `noise` belongs to an
-    algorithm that was made by `with_noise`. `evaluate_at` lists rounds to evaluate instead of every
-    `evaluate_every`-th. `evaluator` replaces the one that is made for `clients` and `test`, and
-    `bytes_of` the function that tells the bytes of a round. `probes` messages were spent on
-    calibration and are counted. `resume` continues from a checkpoint whose rows were `earlier`.
-    `on_row` and `on_checkpoint` are called with every row and checkpoint as soon as it is there.
-    `progress` shows a progress line on stderr; None: if that is a terminal.
+    algorithm that was made by `with_noise`. `calibration` rows, which no client trains on, certify
+    that limits hold on new rows (`evaluate/confidence`). `evaluate_at` lists rounds to evaluate
+    instead of every `evaluate_every`-th. `evaluator` replaces the one that is made for `clients`
+    and `test`, and `bytes_of` the function that tells the bytes of a round. `probes` messages were
+    spent on calibration and are counted. `resume` continues from a checkpoint whose rows were
+    `earlier`. `on_row` and `on_checkpoint` are called with every row and checkpoint as soon as it
+    is there. `progress` shows a progress line on stderr; None: if that is a terminal.
 
     `Streams` are evaluated on their held-out rows and have a `runtime` of their own. Nothing is
     drawn, so the seed does not matter. A stream cannot be rewound: `resume` continues with the rows
@@ -91,6 +95,16 @@ def simulate(
     if evaluate_every < 1:
         raise UserError(f"evaluate_every = {evaluate_every}: it must be at least 1")
     stream, parties, evaluated = _parties(problem, clients, algorithm)
+    if calibration and noise:
+        raise UserError(
+            "counts of calibration rows are exact, and the epsilon of the noise would not cover "
+            "them: leave the confidence or the noise out"
+        )
+    if stream and calibration:
+        raise UserError(
+            "clients that stream hold no calibration rows: leave the confidence out, or train on "
+            "rows that are held"
+        )
     if stream and runtime is not Fused:
         raise UserError("clients that stream have a runtime of their own: leave runtime out")
     if stream and noise is not None:
@@ -136,6 +150,8 @@ def simulate(
     steps = 0 if stream or ledger else last_steps(algorithm, problem, parties, state)
     thresholds = biases(problem, parties) if chosen_by and problem.stepwise else None
     result = conclude(problem, evaluator, chosen_by, state, rows, steps, thresholds)
+    if calibration:
+        result = with_certificate(problem, evaluator, parties, result, calibration)
     notes = no_better_than_constant(evaluator.constant, result.final) + safeguard.notes(state)
     notes += _end(stream, int(state.round), last) + result.notes
     result = replace(result, points=points, diverged=safeguard.ended)

@@ -80,6 +80,11 @@ class RunServer:
                 'data.collection = "open" would hand the parties\' data to the server: '
                 'deployments use "exchange"'
             )
+        if self._config.problem.certified:
+            raise UserError(
+                "problem.confidence: deployments do not certify limits for new rows yet; leave it "
+                "out, or use fedssca run"
+            )
         if self._order.resume and (done := RunDirectory.open(self._out).result()) is not None:
             self._log.add_rows(*RunDirectory.open(self._out).rows())
             return done

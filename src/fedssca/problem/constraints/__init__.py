@@ -11,6 +11,7 @@ from fedssca.problem.constraints.base import (
     client_loss_at_most,
     client_loss_gap_at_most,
     custom,
+    promised,
     straight_through,
 )
 from fedssca.problem.constraints.classes import target_class
@@ -49,6 +50,7 @@ __all__ = [
     "parity_gap_at_most",
     "parts_from_config",
     "precision_at_least",
+    "promised",
     "recall_at_least",
     "straight_through",
     "target_class",

@@ -84,6 +84,16 @@ def straight_through(hard: Array, proxy: Array) -> Array:
     return jax.lax.stop_gradient(hard) + (proxy - jax.lax.stop_gradient(proxy))
 
 
+def promised(constraints: Sequence[Constraint], confidence: float | None) -> list[Constraint]:
+    """The same constraints, to be kept on new rows with this probability."""
+    return [
+        made._replace(
+            bound=(made.bound or Bound(made.name, high=made.limit))._replace(confidence=confidence)
+        )
+        for made in constraints
+    ]
+
+
 @remembered
 def client_loss_at_most(
     limit: float, sizes: Sequence[int], clients: Sequence[str] = ()
@@ -134,7 +144,8 @@ def client_loss_gap_at_most(
 
 def _of_client(kind: KindName, i: int, what: str, limit: float, clients: Sequence[str]) -> Bound:
     called = clients[i] if clients else f"client {i}"
-    return Bound(f"{kind}_{i}", high=limit, title=f"{what}, {called}", client=i)
+    whole = kind == "client_loss_gap"
+    return Bound(f"{kind}_{i}", None, limit, f"{what}, {called}", i, positive=True, whole=whole)
 
 
 @remembered

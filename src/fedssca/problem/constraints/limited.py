@@ -44,7 +44,7 @@ def each_at_most(
         for group in division.groups:
             name = _name(shown.name, column, group.value, division=division)
             title = _title(shown.words, group.title, division.called)
-            bound = Bound(name, high=limit, title=title, client=division.client)
+            bound = Bound(name, None, limit, title, division.client, not quantity.stepwise)
             if low is not None:
                 bound = bound._replace(low=low, high=None)
             made.append(
@@ -111,7 +111,8 @@ def _gap(
             quantity.term(high): (1.0, quantity.over(high)[0]),
             quantity.term(low): (-1.0, quantity.over(low)[0]),
         }
-    upper = Bound(name, high=limit, title=title, client=division.client)
+    whole = low is division.whole
+    upper = Bound(name, None, limit, title, division.client, not quantity.stepwise, whole)
     lower = upper._replace(low=-limit, high=None)
     return [
         Constraint(

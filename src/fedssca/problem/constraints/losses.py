@@ -24,7 +24,8 @@ def loss_at_most(limit: float, groups: Groups | None = None) -> list[Constraint]
     if groups is not None:
         return each_at_most(_loss("loss", groups), limit, groups)
     terms = {LOSS: (1.0, cross_entropy)}
-    return [Constraint(LOSS, terms, limit, bound=Bound("cost", high=limit, title=LOSS))]
+    bound = Bound("cost", high=limit, title=LOSS, positive=True)
+    return [Constraint(LOSS, terms, limit, bound=bound)]
 
 
 @remembered

@@ -14,6 +14,9 @@ import warnings
 from typing import NamedTuple
 
 from fedssca.data import Columns, Dataset, Rows
+from fedssca.data.calibration import set_aside
+from fedssca.errors import UserError
+from fedssca.evaluate.confidence import Calibration, Tester
 from fedssca.methods.algorithm import Algorithm
 from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Problem
@@ -62,6 +65,8 @@ class Job(NamedTuple):
     algorithm: Algorithm
     noise: MessageNoise | None = None
     """Clipping and noise of the messages; None where the run asks for neither."""
+    calibration: Calibration | None = None
+    """The rows that were set aside, and what is promised with them; None without a confidence."""
 
 
 def build(
@@ -77,7 +82,7 @@ def build(
     runtime.
     """
     dataset = dataset or load_dataset(config)
-    clients = clients or share_out(config.data, dataset, config.run.seed)
+    clients, calibration = divided(config, dataset, clients)
     if clients.count != config.data.clients:  # clients that have files of their own
         own = dataclasses.replace(config.data, clients=clients.count)
         config = dataclasses.replace(config, data=own)
@@ -85,7 +90,31 @@ def build(
     config = dataclasses.replace(config, problem=posed)
     problem = problem_of(config, dataset, clients)
     config = calibrated(config, problem, clients, engine or engine_of(config))
-    return _job(config, dataset, clients, problem)
+    job = _job(config, dataset, clients, problem)
+    if calibration is not None:
+        _check_promise(config, problem, calibration)
+    return job._replace(calibration=calibration)
+
+
+def divided(
+    config: Config, dataset: Dataset, clients: Rows | Columns | None = None
+) -> tuple[Rows | Columns, Calibration | None]:
+    """The clients with their training rows, and the calibration rows of a run with a confidence."""
+    if clients is not None or dataset.aside is None:
+        return clients or share_out(config.data, dataset, config.run.seed), None
+    whole = share_out(config.data, dataset, config.run.seed)
+    clients, rows = set_aside(whole, dataset.aside)
+    sites = clients.count if isinstance(clients, Rows) else 1
+    each = config.problem.certify == "each_site"
+    return clients, Calibration(rows, None, each, config.problem.clip, sites)
+
+
+def _check_promise(config: Config, problem: Problem, given: Calibration) -> None:
+    """Say before training which limits cannot be certified with so few rows, or stop."""
+    for line in Tester(problem, given).impossible(problem.start):
+        if config.problem.uncertified == "stop":
+            raise UserError(line)
+        warnings.warn(f"{line}; the run goes on without certifying it", stacklevel=3)
 
 
 def plan(config: Config, dataset: Dataset, clients: Rows | Columns) -> Job:

@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 
 from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample
+from fedssca.data.calibration import with_calibration
 from fedssca.data.encode import EncodingRules
 from fedssca.data.lines import Reading
 from fedssca.data.load import DataSource, encoded
@@ -17,7 +18,10 @@ __all__ = ["data_source", "encoding_rules", "load_dataset", "reading_of", "share
 
 def load_dataset(config: Config) -> Dataset:
     """The data that a config names, encoded, with the columns that its problem asks for."""
-    dataset = encoded(data_source(config).read(), encoding_rules(config.data))
+    data, fraction = data_source(config).read(), config.calibration_fraction
+    if fraction:
+        data = with_calibration(data, fraction, config.run.seed)
+    dataset = encoded(data, encoding_rules(config.data))
     for note in dataset.notes:
         warnings.warn(note, stacklevel=2)
     return dataset

@@ -12,6 +12,7 @@ from fedssca.problem.constraints import (
     TrainingRows,
     from_config,
     parts_from_config,
+    promised,
 )
 from fedssca.problem.constraints.cells import cells_of
 from fedssca.problem.constraints.worst import MOST_GROUPS
@@ -39,7 +40,10 @@ def problem_of(
         [
             made
             for entry in posed.constraint
-            for made in from_config(entry.kind, entry.limit, entry.options, rows)
+            for made in promised(
+                from_config(entry.kind, entry.limit, entry.options, rows),
+                entry.confidence or posed.confidence,
+            )
         ],
         objective=posed.objective,
         l2=l2_of(config, dataset, clients),

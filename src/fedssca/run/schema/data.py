@@ -93,6 +93,14 @@ class DataSettings:
         gt=0,
         lt=1,
     )
+    calibration_fraction: Real | None = key(
+        "The share of the training rows that is set aside to certify limits for new rows: by the "
+        "hash of `id` where there is one, else at random.",
+        default=None,
+        unset="0.2 if a confidence is asked for, else 0",
+        ge=0,
+        lt=1,
+    )
     split: Literal["sample", "feature"] = key(
         "What the clients hold: different rows (sample), or different columns of the same rows "
         "(feature).",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -32,7 +32,10 @@ from fedssca.run.schema.types import (
     key,
 )
 
-__all__ = ["ConstraintSettings", "ProblemSettings"]
+__all__ = ["CLIP", "ConstraintSettings", "ProblemSettings"]
+
+CLIP = 5.0
+Confidence = Annotated[Real, Field(gt=0, lt=1)]
 
 
 @dataclass(frozen=True, config=MODEL)
@@ -82,6 +85,12 @@ class ConstraintSettings:
     per_client: Flag = key(
         "The limit holds for the rows of every single client, instead of all rows.", default=False
     )
+    confidence: Confidence | None = key(
+        "The limit is certified for new rows: the statement is true with this probability. "
+        "Without it problem.confidence counts.",
+        default=None,
+        unset="problem.confidence",
+    )
     sharpness: Positive | None = key(
         "How steep the smooth stand-in of a 0/1 count is where the predicted class changes.",
         default=None,
@@ -95,7 +104,7 @@ class ConstraintSettings:
         return {
             name: value
             for name, value in given.items()
-            if name not in ("kind", "limit") and _is_given(value)
+            if name not in ("kind", "limit", "confidence") and _is_given(value)
         }
 
     @property
@@ -181,6 +190,25 @@ class ProblemSettings:
         "of the gradients.",
         default=1e5,
     )
+    confidence: Confidence | None = key(
+        "All limits are certified for new rows: the whole statement is true with this probability, "
+        "such as 0.95.",
+        default=None,
+        unset="nothing is certified",
+    )
+    certify: Literal["pooled", "each_site"] = key(
+        "What is certified: limits on the new rows of all clients together (pooled), or on those "
+        "of every single client (each_site).",
+        default="pooled",
+    )
+    uncertified: Literal["continue", "stop"] = key(
+        "What happens if there are too few calibration rows to certify any model: the run goes on "
+        "without a certificate and says so (continue), or it is an error before training (stop).",
+        default="continue",
+    )
+    clip: Positive = key(
+        "In certificates, losses of single rows above this count as this much.", default=CLIP
+    )
     constraint: list[ConstraintSettings] = key("The limits, one table for each.", default=[])
 
     @model_validator(mode="after")
@@ -191,6 +219,12 @@ class ProblemSettings:
         if self.objective != "worst_group" and self.column:
             raise invalid("only the objective worst_group takes a column", "column", self.column)
         return self
+
+    @property
+    def certified(self) -> bool:
+        """Some limit is to be certified."""
+        asked = [entry.confidence or self.confidence for entry in self.constraint]
+        return any(each is not None for each in asked)
 
     @property
     def limited(self) -> bool:

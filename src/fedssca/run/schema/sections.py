@@ -40,6 +40,8 @@ __all__ = [
 ]
 
 CALIBRATED = "calibrated"
+CALIBRATION = 0.2
+"""The share of calibration rows, if a confidence is asked for."""
 RATE, DUAL_RATE = StepSettings(0.3), StepSettings(1.0)
 
 Activation: TypeAlias = Literal["relu", "sigmoid", "swish", "tanh"]
@@ -299,9 +301,28 @@ class Config:
                 "number of clients that are asked per round",
                 "algorithm.dropout",
             )
+        if self.problem.certified and (privacy.clip or privacy.noise_multiplier or privacy.epsilon):
+            raise invalid(
+                "counts of calibration rows are exact, and epsilon would not cover them: leave "
+                "problem.confidence or the noise out",
+                "problem.confidence",
+            )
+        if self.problem.certified and self.calibration_fraction == 0:
+            raise invalid(
+                "a confidence needs calibration rows: set data.calibration_fraction above 0",
+                "data.calibration_fraction",
+            )
         if self.algorithm.rounds == AUTO and (words := self._needs_a_number()):
             raise invalid(f"{words}: set a number of rounds", "algorithm.rounds", AUTO)
         return self
+
+    @property
+    def calibration_fraction(self) -> float:
+        """The share of the training rows that is set aside."""
+        given = self.data.calibration_fraction
+        if not self.problem.certified:
+            return 0.0
+        return CALIBRATION if given is None else given
 
     def _needs_a_number(self) -> str:
         """Why the number of rounds must be known before the first one; empty if it need not be."""

@@ -1,0 +1,181 @@
+"""From cautious to bold models: the boldest of which the statement can still be made.
+
+The path is fixed before any calibration row is looked at. Its models minimise the objective under
+limits tightened by shares of the margin that certification needs, from more than the margin down to
+none. They are tested in this order until the first that does not pass, and the last that passed is
+returned. Testing in a fixed order until the first failure needs no correction for the number of
+models: a wrong statement is made only if the first model of which it is wrong passes, which has
+probability delta at most (Angelopoulos, Bates, Candes, Jordan and Lei, "Learn then Test", 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedssca.evaluate.certificate import BestPoints
+from fedssca.evaluate.confidence.claims import ClaimResult
+from fedssca.evaluate.confidence.margins import margin_of
+from fedssca.evaluate.confidence.statement import Calibration, Statement, Tester
+from fedssca.evaluate.evaluator import Evaluator
+from fedssca.evaluate.finish import finish
+from fedssca.evaluate.thresholds import set_thresholds
+from fedssca.problem.limits import StatedLimit
+from fedssca.problem.problem import Array, Problem
+
+__all__ = ["Certified", "certify_path"]
+
+Row = dict[str, Any]
+SHARES = (2.0, 1.4, 1.0, 0.7, 0.45, 0.2, 0.0)
+"""The shares of the margin by which limits are tightened, the most cautious first."""
+STEPS = 15
+"""The steps on all training rows from one model of the path to the next."""
+
+
+class Certified(NamedTuple):
+    """The outcome of a path."""
+
+    point: tuple[Array, Row] | None
+    """The boldest model that passed; None if none did."""
+    entries: dict[int, Row]
+    """What is said of each constraint m about new rows."""
+    confidence: float
+    notes: list[str]
+    tested: int
+    """How many models were tested."""
+    passes: int
+    """Passes over all training rows."""
+
+
+def _margins(
+    problem: Problem, tester: Tester, evaluator: Evaluator, given: Calibration, at: Array, row: Row
+) -> np.ndarray:
+    """The margin of every constraint in the unit of its F_m; 0 where nothing is to be certified."""
+    margins, rows = np.zeros(problem.constraints), tester.fewest_rows(at)
+    tally = evaluator.tally(at)
+    for limit in tester.limits:
+        delta = tester.delta(limit)
+        assert delta is not None
+        known = tally.estimate(tally.sums.train, limit.quantity)
+        margin = margin_of(limit, rows[limit.quantity], known, delta, given.clip)
+        value = None if known is None else known.value
+        for m in limit.constraints:
+            margins[m] = margin * _unit(problem, m, value, row)
+    return margins
+
+
+def _unit(problem: Problem, m: int, value: float | None, row: Row) -> float:
+    """How much F_m changes when its quantity changes by 1: not 1 for a precision."""
+    bound = problem.bounds[m]
+    if value is None:
+        return 1.0
+    distance = value - bound.high if bound.high is not None else (bound.low or 0.0) - value
+    found = float(row["constraints"][m])
+    if abs(distance) < 1e-6 or found * distance <= 0:
+        return 1.0
+    return min(found / distance, 1.0)
+
+
+def certify_path(
+    problem: Problem,
+    evaluator: Evaluator,
+    given: Calibration,
+    start: tuple[Array, Row],
+    thresholds: np.ndarray | None,
+) -> Certified:
+    """Make the path from the trained model `start`, and test it."""
+    tester = Tester(problem, given)
+    w, row = start
+    margins = _margins(problem, tester, evaluator, given, w, row)
+    path, now, passes = [], start, 0
+    for share in SHARES:
+        found, used = _tightened_model(problem, evaluator, now, share * margins, thresholds)
+        passes += used
+        if found is not None:
+            path.append(found)
+            now = found
+    passed: tuple[Array, Row] | None = None
+    statement, tested, notes = None, 0, list(tester.notes)
+    for point in path:
+        tested += 1
+        latest = tester.test(point[0], evaluator.tally(point[0]))
+        if not latest.passed:
+            break
+        passed, statement = point, latest
+    if statement is None:
+        statement = tester.test(w, evaluator.tally(w))
+        notes += tester.what_is_missing(w, statement)
+    entries = _entries(problem, tester.limits, statement, passed is not None)
+    return Certified(passed, entries, tester.confidence, notes, tested, passes)
+
+
+def _tightened_model(
+    problem: Problem,
+    evaluator: Evaluator,
+    start: tuple[Array, Row],
+    margins: np.ndarray,
+    thresholds: np.ndarray | None,
+) -> tuple[tuple[Array, Row] | None, int]:
+    """The best model near `start` that keeps limits on training rows with margins; the passes."""
+
+    def tight(w: Array) -> Row:
+        row = evaluator.row(w)
+        return row | {
+            "constraints": [f + r for f, r in zip(row["constraints"], margins, strict=True)]
+        }
+
+    narrower, points = evaluator._replace(row=tight), BestPoints()
+    w, before = start
+    row = tight(w) | {"round": before["round"]}
+    points.see(w, row)
+    passes = finish(narrower, points, w, row, STEPS).passes
+    passes += set_thresholds(problem, narrower, points, w, row, thresholds)
+    if points.best is None:
+        return None, passes
+    w, row = points.best
+    loose = [f - r for f, r in zip(row["constraints"], margins, strict=True)]
+    return (w, row | {"constraints": loose}), passes
+
+
+def _counted_rows(result: ClaimResult) -> int:
+    """The number of calibration rows that a claim is tested on."""
+    rows = result.seen.rows
+    return int(rows.max() if result.claim.whole else rows.sum())
+
+
+def _entries(
+    problem: Problem, limits: Sequence[StatedLimit], statement: Statement, certified: bool
+) -> dict[int, Row]:
+    """What the certificate says of each constraint about new rows.
+
+    The bound of a certified limit is the limit itself: this is what the test of the path proves.
+    Otherwise it is the bound of the returned model, taken alone.
+    """
+    entries: dict[int, Row] = {}
+    for m in (m for limit in limits for m in limit.constraints):
+        own = [claim for claim in statement.claims if claim.constraint == m]
+        worst = max(own, key=lambda claim: claim.p_value)
+        bound = worst.claim.limit if certified else max(claim.bound for claim in own)
+        below = worst.claim.sign < 0 and not np.isclose(problem.limits[m], worst.claim.limit)
+        entries[m] = {
+            "confidence": 1 - worst.claim.delta,
+            "certified": certified,
+            "bound": -bound if below else bound,  # of a recall the least value is promised
+            "p_value": worst.p_value,
+            "calibration_rows": sum(_counted_rows(claim) for claim in own),
+            "calibration_value": worst.seen.value,
+            "calibration_counts": worst.seen.counts,
+        }
+        if worst.site is not None:
+            entries[m]["per_site"] = [
+                {
+                    "site": claim.site,
+                    "value": claim.seen.value,
+                    "counts": claim.seen.counts,
+                    "p_value": claim.p_value,
+                }
+                for claim in own
+            ]
+    return entries

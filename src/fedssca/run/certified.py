@@ -1,0 +1,65 @@
+"""The end of a run that promises limits for new rows: the certified model is returned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+
+from fedssca.data.split import Columns, Rows
+from fedssca.evaluate.biases import biases
+from fedssca.evaluate.certificate import unfinished
+from fedssca.evaluate.confidence import Calibration, certify_path
+from fedssca.evaluate.evaluator import Evaluator
+from fedssca.evaluate.kkt import Finished
+from fedssca.evaluate.limits import held_out_notes
+from fedssca.problem.problem import Problem
+from fedssca.run.conclude import described
+from fedssca.run.result import Result
+
+__all__ = ["with_certificate"]
+
+
+def with_certificate(
+    problem: Problem,
+    evaluator: Evaluator,
+    parties: Rows | Columns,
+    result: Result,
+    calibration: Calibration,
+) -> Result:
+    """The result with the boldest model that could be certified, or the same if none could."""
+    start = problem.extended(jnp.asarray(result.w))
+    row = evaluator.row(start) | {"round": result.certificate["returned"]["round"]}
+    thresholds = biases(problem, parties) if problem.stepwise else None
+    found = certify_path(problem, evaluator, calibration, (start, row), thresholds)
+    if found.point is not None:
+        again = described(
+            problem,
+            evaluator,
+            *found.point,
+            result.state,
+            result.rows,
+            Finished(found.passes),
+            _of_the_run(problem, result),
+        )
+        result = replace(
+            again, points=result.points, diverged=result.diverged, privacy=result.privacy
+        )
+    certificate = dict(result.certificate)
+    certificate["constraints"] = [
+        entry | found.entries.get(m, {}) for m, entry in enumerate(certificate["constraints"])
+    ]
+    certificate |= {
+        "certified": found.point is not None,
+        "confidence": found.confidence,
+        "certify": "each_site" if calibration.each_site else "pooled",
+        "models_tested": found.tested,
+    }
+    return replace(result, certificate=certificate, notes=[*result.notes, *found.notes])
+
+
+def _of_the_run(problem: Problem, result: Result) -> list[str]:
+    """The notes that are about the run, and not about the model that it returned."""
+    said = [*unfinished(result.certificate, result.rows), *problem.notes]
+    said += held_out_notes(result.certificate["limits"])
+    return [note for note in result.notes if note not in said]

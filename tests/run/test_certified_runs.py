@@ -1,0 +1,126 @@
+"""Runs that promise limits for new rows: what they say, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedssca
+from fedssca.evaluate.confidence import Calibration
+from tests.cli_helpers import Shell, result
+
+BASE = """
+[data]
+name = "breast-cancer"
+clients = 3
+calibration_fraction = 0.4
+
+[model]
+name = "linear"
+
+[problem]
+confidence = 0.9
+
+[[problem.constraint]]
+kind = "fnr"
+positive = 0
+limit = 0.15
+
+[[problem.constraint]]
+kind = "loss"
+limit = 0.5
+
+[algorithm]
+batch = 20
+rounds = 60
+"""
+
+
+@pytest.fixture
+def shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
+    return Shell(tmp_path, monkeypatch, capsys)
+
+
+def run(shell: Shell, *settings: str, text: str = BASE) -> dict[str, Any]:
+    (shell.folder / "own.toml").write_text(text)
+    given = [part for setting in settings for part in ("--set", setting)]
+    out = shell.folder / "out"
+    outcome = shell("run", shell.folder / "own.toml", *given, "--out", out, "--quiet")
+    assert outcome.code == 0, outcome
+    return result(out)
+
+
+@pytest.mark.long
+def test_a_certificate_for_new_rows(shell: Shell) -> None:
+    found = run(shell)
+    certificate = found["certificate"]
+    assert certificate["certified"] is True
+    assert certificate["confidence"] == pytest.approx(0.9)
+    fnr, loss = certificate["constraints"]
+    assert (fnr["confidence"], fnr["certified"], fnr["bound"]) == (pytest.approx(0.9), True, 0.15)
+    hits, rows = fnr["calibration_counts"][0]
+    assert fnr["calibration_rows"] == rows > 40
+    assert fnr["calibration_value"] == pytest.approx(hits / rows)
+    assert fnr["p_value"] <= 0.1
+    assert loss["bound"] == 0.5
+    assert loss["calibration_rows"] > 100
+
+
+@pytest.mark.long
+def test_every_site_is_promised_its_own_rows(shell: Shell) -> None:
+    found = run(shell, "problem.certify=each_site", "problem.constraint.0.limit=0.3")
+    entry = found["certificate"]["constraints"][0]
+    assert [site["site"] for site in entry["per_site"]] == [0, 1, 2]
+    assert entry["calibration_rows"] == sum(site["counts"][0][1] for site in entry["per_site"])
+    assert found["certificate"]["certified"] == all(s["p_value"] <= 0.1 for s in entry["per_site"])
+
+
+@pytest.mark.long
+def test_too_few_rows_are_said_before_training_and_after(shell: Shell) -> None:
+    settings = ("problem.constraint.0.limit=0.001", "problem.confidence=0.99")
+    found = run(shell, *settings)
+    assert found["certificate"]["certified"] is False
+    assert any("such rows are needed" in note for note in found["notes"])
+    line = shell.refused(
+        "run",
+        shell.folder / "own.toml",
+        *(part for setting in settings for part in ("--set", setting)),
+        *("--set", "problem.uncertified=stop", "--out", shell.folder / "stopped"),
+    )
+    assert "even without a single error they certify only" in line
+    assert not (shell.folder / "stopped").exists()
+
+
+def test_what_cannot_be_promised_is_refused(shell: Shell) -> None:
+    (shell.folder / "own.toml").write_text(BASE)
+    for setting, said in {
+        "problem.confidence=1.5": "problem.confidence",
+        "data.calibration_fraction=0": "calibration_fraction above 0",
+        "privacy.clip=1": "epsilon would not cover them",
+    }.items():
+        line = shell.refused(
+            "run", shell.folder / "own.toml", "--set", setting, "--out", shell.folder / "out"
+        )
+        assert said in line
+
+
+def test_calibration_rows_in_python() -> None:
+    data = fedssca.load("breast-cancer")
+    train = {name: values[:300] for name, values in data.train.items()}
+    rows = {name: values[300:] for name, values in data.train.items()}
+    clients = fedssca.by_sample(train, clients=2)
+    limit = fedssca.false_negative_rate_at_most(0.2, train["y"], positive=0)
+    problem = fedssca.classifier(fedssca.linear(30, 2), limit)
+    steps = fedssca.auto(problem, clients, batch=20, rounds=40)
+    promised = Calibration(rows | {"client": np.zeros(len(rows["y"]), np.int32)}, 0.9)
+    found = fedssca.simulate(problem, clients, steps, rounds=40, calibration=promised)
+    entry = found.certificate["constraints"][0]
+    assert found.certificate["certified"] == entry["certified"]
+    wrong = Calibration(promised.rows, 1.0)
+    with pytest.raises(fedssca.UserError, match="between 0 and 1"):
+        fedssca.simulate(problem, clients, steps, rounds=2, calibration=wrong)
