@@ -22,7 +22,7 @@ COMMANDS = {
     "deploy": "Train across machines: each site keeps its data and starts one command.",
     "psi": "Find the rows that all parties have, without showing the other rows.",
     "audit": "Tell what each observer of a run could learn about its data.",
-    "data": "Fetch and list data sets.",
+    "data": "Fetch, list and describe data sets.",
     "schema": "Print the JSON Schema of a run's TOML, for completion in editors.",
     "reproduce": "Draw the figures of the paper again and check its statements.",
     "bench": "Measure the time of a round.",

@@ -18,7 +18,7 @@ import numpy as np
 from fedssca.evaluate.certificate import BestPoints
 from fedssca.evaluate.confidence.claims import ClaimResult
 from fedssca.evaluate.confidence.margins import margin_of
-from fedssca.evaluate.confidence.statement import Calibration, Statement, Tester
+from fedssca.evaluate.confidence.statement import Calibration, TestedStatement, Tester
 from fedssca.evaluate.evaluator import Evaluator
 from fedssca.evaluate.finish import finish
 from fedssca.evaluate.thresholds import set_thresholds
@@ -146,7 +146,7 @@ def _counted_rows(result: ClaimResult) -> int:
 
 
 def _entries(
-    problem: Problem, limits: Sequence[StatedLimit], statement: Statement, certified: bool
+    problem: Problem, limits: Sequence[StatedLimit], statement: TestedStatement, certified: bool
 ) -> dict[int, Row]:
     """What the certificate says of each constraint about new rows.
 

@@ -31,7 +31,7 @@ from fedssca.evaluate.tally import Tally
 from fedssca.problem.limits import StatedLimit, stated
 from fedssca.problem.problem import Array, Problem
 
-__all__ = ["Calibration", "Statement", "Tester"]
+__all__ = ["Calibration", "TestedStatement", "Tester"]
 
 
 class Calibration(NamedTuple):
@@ -49,7 +49,7 @@ class Calibration(NamedTuple):
     """The number of sites."""
 
 
-class Statement(NamedTuple):
+class TestedStatement(NamedTuple):
     """The claims about one model."""
 
     claims: list[ClaimResult]
@@ -117,14 +117,14 @@ class Tester:
         ]
         return [line for line in said if line]
 
-    def what_is_missing(self, w: Array, statement: Statement) -> list[str]:
+    def what_is_missing(self, w: Array, statement: TestedStatement) -> list[str]:
         """Why a statement could not be made, and what it would take."""
         lines = self.impossible(w)
         return lines or [
             line for limit in self.limits for line in what_is_missing(limit, statement.claims)
         ]
 
-    def test(self, w: Array, train: Tally) -> Statement:
+    def test(self, w: Array, train: Tally) -> TestedStatement:
         """Test the statement about the model w, whose results on training rows are `train`."""
         least = min((self.delta(limit) or 1.0 for limit in self.limits), default=0.05)
         bets = bets_for(self.limits, train, self.fewest_rows(w), least, self._given.clip)
@@ -145,7 +145,7 @@ class Tester:
                     seen = line[limit.quantity]
                     p = claim_p_value(claim, seen)
                     claims.append(ClaimResult(m, at - 1 if everyone else None, claim, p, seen))
-        return Statement(claims)
+        return TestedStatement(claims)
 
 
 def _deltas(problem: Problem, confidence: float | None) -> list[float | None]:

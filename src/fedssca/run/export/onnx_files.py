@@ -119,10 +119,13 @@ def _top(graph: Graph, model: TrainedModel, h: Value) -> None:
 
 
 def _activated(graph: Graph, layers: Layers, h: Value) -> Value:
-    if layers.activation == "swish":
-        return graph.add("Mul", h, graph.add("Sigmoid", h))
-    named = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid"}
-    return graph.add(named[layers.activation], h) if layers.activation else h
+    nodes = {
+        "relu": lambda: graph.add("Relu", h),
+        "sigmoid": lambda: graph.add("Sigmoid", h),
+        "swish": lambda: graph.add("Mul", h, graph.add("Sigmoid", h)),
+        "tanh": lambda: graph.add("Tanh", h),
+    }
+    return nodes[layers.activation]() if layers.activation else h
 
 
 def _matrix(graph: Graph, array: Any) -> Value:
