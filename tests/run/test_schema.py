@@ -40,7 +40,6 @@ IN_CODE = {
     "data.name",
     "data.partition",
     "model.activation",
-    "model.name",
     "run.runtime",
 }
 """Keys whose choices the code looks up in tables; the others are two-way branches."""
