@@ -50,6 +50,9 @@ def run(
     more: Annotated[
         int | None, typer.Option(help="With --resume: train for so many more rounds.")
     ] = None,
+    new_data: Annotated[
+        bool, typer.Option("--new-data", help="With --resume: go on although the data changed.")
+    ] = False,
     twin: Annotated[
         bool, typer.Option("--twin", help="Also run the same problem without its constraints.")
     ] = False,
@@ -71,6 +74,8 @@ def run(
 
     if more is not None and resume is None:
         raise UserError(f"--more {more} continues a run: name its directory with --resume")
+    if new_data and resume is None:
+        raise UserError("--new-data continues a run: name its directory with --resume")
     if resume is not None:
         if file or settings or out:
             raise UserError("--resume takes the run as it is: leave out the file, --set and --out")
@@ -96,7 +101,9 @@ def run(
     console, shown = progress_console(quiet, as_json), set[str]()
     try:
         results = {
-            path: _train(path, each, continued[path], longer[path], targets, console, shown)
+            path: _train(
+                path, each, continued[path], longer[path], new_data, targets, console, shown
+            )
             for path, each in plan.items()
         }
     except KeyboardInterrupt:
@@ -131,6 +138,7 @@ def _train(
     config: Config,
     resume: bool,
     more: bool,
+    new_data: bool,
     targets: ExportTargets,
     console: Console,
     shown: set[str],
@@ -151,4 +159,4 @@ def _train(
             export(row)
             line.show_row(row)
 
-        return execute(config, folder, resume=resume, more=more, on_row=show)
+        return execute(config, folder, resume=resume, more=more, new_data=new_data, on_row=show)

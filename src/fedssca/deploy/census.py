@@ -17,6 +17,8 @@ from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.classes import class_names
 from fedssca.data.dataset import Array
 from fedssca.data.encode import Encoder
+from fedssca.deploy.notes import MOST_ROWS
+from fedssca.errors import UserError
 from fedssca.run.build import Job, encoding_rules, reading_of
 from fedssca.run.config import Config, render
 
@@ -94,7 +96,11 @@ def question(config: Config, run: str) -> Question:
 def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:
     """Data of the right sizes, counts and names with zeros for x: all that a problem needs."""
     total = sum(census.sizes)
+    if total > MOST_ROWS:
+        raise UserError(f"{total} rows at all sites: a run takes at most {MOST_ROWS}")
     repeats = np.array([count[-1] for count in census.counts], int)
+    if len(repeats) and (repeats.min() < 0 or repeats.sum() != total):
+        raise UserError(f"the sites count {repeats.sum()} rows in groups and {total} in all")
     y = np.zeros(total, np.int32)
     columns: dict[str, Array] = {}
     if len(repeats):

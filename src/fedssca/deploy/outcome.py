@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedssca.run.model.files import MODEL_FILES
 
-__all__ = ["ENDED", "GROWING_FILES", "RUN_FILES"]
+__all__ = ["ENDED", "GROWING_FILES", "ROW_FILES", "RUN_FILES"]
 
 RUN_FILES = (
     "config.toml",
@@ -21,6 +21,9 @@ RUN_FILES = (
 
 GROWING_FILES = RUN_FILES[:3]
 """The files that it copies while the run goes on."""
+
+ROW_FILES = ("metrics.jsonl",)
+"""Those of them to which lines are added, so that only what is new is copied."""
 
 ENDED = ("done", "failed", "away", "stopped")
 """The states of a job that has ended: "away" means that sites are missing."""

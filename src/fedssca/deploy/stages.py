@@ -29,7 +29,7 @@ from fedssca.methods.surrogate import gradients
 from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Batch, Problem, Terms
 from fedssca.rounds.roles import Roles, evaluation_roles, roles_of
-from fedssca.rounds.shapes import round_shapes
+from fedssca.rounds.shapes import h_shapes, round_shapes
 from fedssca.run.build import Job, probing
 from fedssca.run.privacy import hides_columns
 
@@ -38,6 +38,7 @@ __all__ = [
     "STAGES",
     "Shapes",
     "hides_h",
+    "largest_h",
     "method_of",
     "shapes_of",
     "stage_roles",
@@ -70,6 +71,17 @@ def stage_roles(stage: str, clients: Rows | Columns) -> Roles:
 def hides_h(job: Job) -> bool:
     """Whether the parties hide their h_i, so that only the sum reaches the readers."""
     return hides_columns(job.config, job.problem)
+
+
+def largest_h(job: Job) -> int:
+    """The number of entries of the largest array that one party sends another; 0 with rows.
+
+    It is d f_k(n) / d h_j(n) of one chunk of rows or one batch, (B, K, H_j).
+    """
+    if not isinstance(job.clients, Columns):
+        return 0
+    rows, terms = max(CHUNK, job.algorithm.batch), job.problem.combine.shape[1]
+    return max(rows * terms * h.size for h in h_shapes(job.problem, job.clients, 1))
 
 
 def method_of(stage: str, job: Job) -> tuple[Algorithm, MessageNoise | None]:

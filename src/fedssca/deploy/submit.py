@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedssca.deploy.engine import JobNotReady, JobOrder, ServerUnreachable, Session
-from fedssca.deploy.outcome import ENDED, GROWING_FILES, RUN_FILES
+from fedssca.deploy.outcome import ENDED, GROWING_FILES, ROW_FILES, RUN_FILES
 from fedssca.errors import UserError
 from fedssca.run.record import RunDirectory
 
@@ -61,7 +61,7 @@ class SubmittedRun(NamedTuple):
 
     def write(self, folder: Path) -> None:
         """Write deploy.json into a run directory."""
-        folder.mkdir(parents=True, exist_ok=True)
+        RunDirectory(folder).make()
         RunDirectory(folder).write(
             "deploy.json", lambda file: file.write(json.dumps(self._asdict()).encode())
         )
@@ -109,6 +109,13 @@ def follow(
     session: Session, run: SubmittedRun, out: Path, resume: bool, tell: Follower, wait: float
 ) -> dict[str, Any]:
     """Submit a run and follow it to its end; returns the content of result.json."""
+    with RunDirectory(out).locked():
+        return _follow(session, run, out, resume, tell, wait)
+
+
+def _follow(
+    session: Session, run: SubmittedRun, out: Path, resume: bool, tell: Follower, wait: float
+) -> dict[str, Any]:
     best, vain = -1, 0
     while True:
         await_sites(session, run.sites, wait)
@@ -166,12 +173,13 @@ def ask_for(
 def _watch(session: Session, job: str, out: Path, tell: Follower) -> dict[str, Any]:
     """Show rows as they come until the job has an outcome, then copy its files."""
     shown, told, begun = 0, 0, time.monotonic()
+    copies = FileCopies(session, job, out)
     while True:
         try:
             said = session.command(job, {"rows_from": shown})
             ended = said["outcome"]["state"] in ENDED
             if said["rows"] or ended:
-                _fetch(session, job, out, RUN_FILES if ended else GROWING_FILES)
+                copies.fetch(ended)
         except JobNotReady:
             _check_alive(session.status(job), time.monotonic() - begun, out)
             time.sleep(PAUSE)
@@ -199,16 +207,45 @@ def _check_alive(status: str, seconds: float, out: Path) -> None:
         raise UserError("the server has not started the job in 5 minutes: see its log")
 
 
-def _fetch(session: Session, job: str, out: Path, names: Sequence[str]) -> None:
-    """Copy files of the run directory, piece by piece."""
-    for name in names:
+class FileCopies:
+    """Copies of the files of a job's run directory, each byte of rows fetched once."""
+
+    def __init__(self, session: Session, job: str, out: Path) -> None:
+        self._session, self._job, self._out = session, job, out
+        self._have: dict[str, int] = {}
+        """The number of bytes of each file that were copied in this job."""
+
+    def fetch(self, ended: bool) -> None:
+        """Copy what is new: while the run goes on, rows; when it has ended, all files."""
+        for name in RUN_FILES if ended else GROWING_FILES:
+            if name in ROW_FILES and name in self._have:
+                self._append(name)
+            elif ended or name not in self._have:
+                self._replace(name)
+
+    def _replace(self, name: str) -> None:
+        data = self._bytes(name, 0)
+        if data is None:
+            return
+        (self._out / "checkpoint").mkdir(mode=0o700, parents=True, exist_ok=True)
+        RunDirectory(self._out).write(name, lambda file: file.write(data))
+        self._have[name] = len(data)
+
+    def _append(self, name: str) -> None:
+        data = self._bytes(name, self._have[name])
+        if data is None:  # the server's file is shorter than the copy: another one took its place
+            self._replace(name)
+        elif data:
+            RunDirectory(self._out).extend(name, self._have[name], data)
+            self._have[name] += len(data)
+
+    def _bytes(self, name: str, at: int) -> bytes | None:
+        """The bytes of a file from `at` on, piece by piece; None if it does not reach that far."""
         data = b""
         while True:
-            piece = session.command(job, {"file": name, "at": len(data)})
-            if piece["size"] < 0:
-                break
+            piece = self._session.command(self._job, {"file": name, "at": at + len(data)})
+            if piece["size"] < at:
+                return None
             data += base64.b64decode(piece["data"])
-            if len(data) >= piece["size"] or not piece["data"]:
-                (out / "checkpoint").mkdir(parents=True, exist_ok=True)
-                RunDirectory(out).write(name, lambda file, data=data: file.write(data))  # type: ignore[misc]
-                break
+            if at + len(data) >= piece["size"] or not piece["data"]:
+                return data

@@ -13,7 +13,7 @@ import json
 import math
 import struct
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
     "decode",
     "encode",
     "note",
+    "note_text",
     "read_note",
     "tree_of",
 ]
@@ -36,6 +37,8 @@ DTYPES = (
 )
 """The code of a dtype in a message is its place in this list, so new ones go to the end."""
 MOST_ARRAYS, MOST_DIMS, MOST_NAME, MOST_BYTES = 4096, 8, 255, 1 << 31
+MOST_NOTE = 1 << 26
+"""The number of bytes of the longest note."""
 HEAD = struct.Struct("<4sBB16sqH")
 NOTE = "note"
 
@@ -110,7 +113,8 @@ def decode(data: Any) -> Envelope:
             )
         *shape, size = reader.unpack(struct.Struct(f"<{dims}QQ"))
         dtype = np.dtype(DTYPES[code]).newbyteorder("<")
-        if max(shape, default=0) > MOST_BYTES or math.prod(shape) * dtype.itemsize != size:
+        filled = math.prod(n for n in shape if n) * dtype.itemsize
+        if filled > MOST_BYTES or (0 if 0 in shape else filled) != size:
             raise InvalidMessage(
                 f"array {name!r}: {size} bytes do not fill the shape {tuple(shape)}"
             )
@@ -153,15 +157,26 @@ def note(content: Any) -> dict[str, np.ndarray]:
     return {NOTE: np.frombuffer(json.dumps(content).encode(), np.uint8)}
 
 
+def note_text(envelope: Envelope) -> bytes:
+    """The JSON text that `note` put into an envelope; it may hold anything."""
+    text = envelope.arrays.get(NOTE)
+    if text is None or text.dtype != np.uint8 or text.nbytes > MOST_NOTE:
+        raise InvalidMessage(f"message {envelope.kind!r} has no note, or one that is too long")
+    return text.tobytes()
+
+
 def read_note(envelope: Envelope) -> Any:
     """Read the facts that `note` put into an envelope."""
-    text = envelope.arrays.get(NOTE)
-    if text is None or text.dtype != np.uint8:
-        raise InvalidMessage(f"message {envelope.kind!r} has no note")
     try:
-        return json.loads(text.tobytes())
+        return json.loads(note_text(envelope), parse_constant=_no_number)
+    except InvalidMessage:
+        raise
     except (ValueError, RecursionError):
         raise InvalidMessage(f"the note of message {envelope.kind!r} is not JSON") from None
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
 
 
 def arrays_of(tree: Any) -> dict[str, np.ndarray]:

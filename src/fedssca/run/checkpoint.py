@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,17 +20,30 @@ from fedssca.run.simulate import Checkpoint
 __all__ = ["extend_checkpoint", "has_checkpoint", "load_checkpoint", "save_checkpoint"]
 
 FILE = "checkpoint/state.npz"
+
+
+class ChangedData(UserError):
+    """The data of a run are not those that it has been trained on so far."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"the data of {path} have changed since its checkpoint: restore them, or go on with "
+            f"the new data on purpose: fedssca run --resume {path} --new-data"
+        )
+
+
 UNREADABLE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
-def save_checkpoint(folder: RunDirectory, at: Checkpoint) -> None:
-    """Replace the checkpoint of a run."""
+def save_checkpoint(folder: RunDirectory, data_sha256: str, at: Checkpoint) -> None:
+    """Replace the checkpoint of a run on data with this digest (`run.data_digest`)."""
+    folder.sync_rows()
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(at.state)]
     arrays: dict[str, Any] = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
     for name, point in vars(at.points).items():
         if point is not None:
             arrays |= {f"{name}_w": np.asarray(point[0]), f"{name}_row": json.dumps(point[1])}
-    arrays |= {"config": folder.config_sha256, "seconds": at.seconds}
+    arrays |= {"config": folder.config_sha256, "data": data_sha256, "seconds": at.seconds}
     arrays |= {"reached": at.reached, "ended": at.ended}
     folder.write(FILE, lambda file: np.savez(file, **arrays))
 
@@ -39,8 +53,11 @@ def has_checkpoint(folder: RunDirectory) -> bool:
     return (folder.path / FILE).exists()
 
 
-def load_checkpoint(folder: RunDirectory, like: State) -> Checkpoint | None:
-    """Return the last checkpoint of a run, with the structure of `like`; None if there is none."""
+def load_checkpoint(folder: RunDirectory, like: State, data_sha256: str) -> Checkpoint | None:
+    """Return the last checkpoint of a run, with the structure of `like`; None if there is none.
+
+    A UserError if the run has been on other data than those with this digest; "" is any data.
+    """
     if not has_checkpoint(folder):
         return None
     path = folder.path / FILE
@@ -48,6 +65,8 @@ def load_checkpoint(folder: RunDirectory, like: State) -> Checkpoint | None:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as saved:
             folder.check_config(*np.atleast_1d(saved["config"]).tolist())
+            if data_sha256 and "data" in saved and str(saved["data"]) != data_sha256:
+                raise ChangedData(folder.path)
             stored = [saved[f"leaf{i}"] for i in range(len(leaves))]
             more: dict[str, Any] = {"seconds": float(saved["seconds"])}
             if "reached" in saved:

@@ -16,6 +16,7 @@ from fedssca.run.build import Job, build, engine_of, for_horizon
 from fedssca.run.certified import with_certificate
 from fedssca.run.checkpoint import load_checkpoint, save_checkpoint
 from fedssca.run.config import Config, absolute, parse, render
+from fedssca.run.data_digest import data_digest
 from fedssca.run.model import model_from, save_model
 from fedssca.run.more import extend
 from fedssca.run.privacy import hides_clients, traffic_of
@@ -75,20 +76,27 @@ def execute(
     *,
     resume: bool = False,
     more: bool = False,
+    new_data: bool = False,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> dict[str, Any]:
     """Train as `config` says and fill the run directory `out`; returns what result.json holds.
 
     With `resume` the run in `out` goes on from its last checkpoint, to the same bits as an unbroken
     run; a complete run is left as it is. With `more` it goes on in any case, and `config` is
-    `run.more.with_more_rounds` of it.
+    `run.more.with_more_rounds` of it. If the data have changed since the checkpoint, the run is
+    refused; with `new_data` it goes on with them.
     """
     with jax.enable_x64(config.run.precision == "float64"):
-        return _execute(config, out, resume, more, on_row)
+        return _execute(config, out, resume, more, new_data, on_row)
 
 
 def _execute(
-    config: Config, out: Path, resume: bool, more: bool, on_row: Callable[[Row], None]
+    config: Config,
+    out: Path,
+    resume: bool,
+    more: bool,
+    new_data: bool,
+    on_row: Callable[[Row], None],
 ) -> dict[str, Any]:
     if resume and not more and (done := RunDirectory.open(out).result()) is not None:
         return done
@@ -96,8 +104,10 @@ def _execute(
         config = absolute(config)
     job = build(config)
     if more:
-        extend(RunDirectory.open(out), job.config)
-    return carry_out(job, out, resume, on_row)
+        folder = RunDirectory.open(out)
+        with folder.locked():
+            extend(folder, job.config)
+    return carry_out(job, out, resume, on_row, new_data=new_data)
 
 
 def carry_out(
@@ -106,14 +116,33 @@ def carry_out(
     resume: bool,
     on_row: Callable[[Row], None],
     evaluator: Evaluator | None = None,
+    new_data: bool = False,
     **hooks: Any,
 ) -> dict[str, Any]:
     """Train a built job and fill its run directory; `hooks` add to the arguments of `simulate`."""
-    config = job.config
     evaluator = evaluator or evaluator_over(job.problem, job.clients, job.dataset.held_out)
-    folder = RunDirectory.open(out) if resume else RunDirectory.create(out, render(config))
+    folder = RunDirectory.open(out) if resume else RunDirectory.create(out, render(job.config))
+    with folder.locked():
+        return _fill(folder, job, resume, new_data, on_row, evaluator, hooks)
+
+
+def _fill(
+    folder: RunDirectory,
+    job: Job,
+    resume: bool,
+    new_data: bool,
+    on_row: Callable[[Row], None],
+    evaluator: Evaluator,
+    hooks: dict[str, Any],
+) -> dict[str, Any]:
+    config, data, start = job.config, "", None
+    if config.run.checkpoint_every:
+        data = data_digest(job)
+    if resume:
+        folder.delete_drafts()
+        like = job.algorithm.init(job.problem.start)
+        start = load_checkpoint(folder, like, "" if new_data else data)
     folder.save_problem(facts(job))
-    start = load_checkpoint(folder, job.algorithm.init(job.problem.start)) if resume else None
     earlier = folder.keep_rows(int(start.state.round) if start else -1) if resume else []
     for row in earlier:
         on_row(row)
@@ -129,7 +158,7 @@ def carry_out(
         earlier=earlier,
         on_row=record,
         checkpoint_every=config.run.checkpoint_every,
-        on_checkpoint=partial(save_checkpoint, folder),
+        on_checkpoint=partial(save_checkpoint, folder, data),
         **hooks,
     )
     folder.save_model(w=result.w, w_last=result.last)

@@ -9,7 +9,10 @@
     checkpoint/     state.npz: the server's state (written by `run/checkpoint.py`)
     curves.png      cost, accuracy and |w|^2 over the rounds
 
-Files are replaced by a rename: a reader sees the old file or the new one, never a part of one.
+Files are replaced by a rename: a reader sees the old file or the new one, never a part of one. The
+content reaches the disk before the name does, and the rows before the checkpoint that counts them.
+One process at a time writes to a run directory; it holds a lock on the folder. Folders that are
+made here can be read by their owner only.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +34,8 @@ from fedssca.errors import UserError
 __all__ = ["RunDirectory"]
 
 Row = dict[str, Any]
+SYNC = 1.0
+"""Seconds after which rows that were appended are written to the disk, if nothing else does it."""
 
 
 class RunDirectory:
@@ -36,6 +43,8 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._synced = 0.0
+        """When the rows were last written to the disk."""
 
     @classmethod
     def create(cls, path: Path, config: str) -> RunDirectory:
@@ -44,15 +53,59 @@ class RunDirectory:
         self = cls(path)
         new = [p for p in (path / "checkpoint", path, *path.parents) if not os.path.lexists(p)]
         try:
+            self.make()
             with self._disk():
-                (path / "checkpoint").mkdir(parents=True, exist_ok=True)
-            self.write("config.toml", lambda file: file.write(config.encode()))
+                (path / "checkpoint").mkdir(mode=0o700, exist_ok=True)
+            with self.locked():
+                cls.check_free(path)  # another process may have been faster
+                self.write("config.toml", lambda file: file.write(config.encode()))
         except BaseException:
             for folder in new:
                 with suppress(OSError):
                     folder.rmdir()
             raise
         return self
+
+    def make(self) -> None:
+        """Make the folder, readable by its owner only, if it is not there."""
+        with self._disk():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                self.path.mkdir(mode=0o700)
+                _sync_folder(self.path.parent)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the only process that writes to this run; a UserError if another one does.
+
+        The lock is on the folder itself and ends with the process. File systems without locks, and
+        Windows, have none.
+        """
+        try:
+            import fcntl
+
+            folder = os.open(self.path, os.O_RDONLY)
+        except (ImportError, OSError):
+            yield
+            return
+        try:
+            with suppress(OSError):
+                try:
+                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise UserError(
+                        f"another process is writing to {self.path}: wait until it ends, or stop "
+                        "it, then resume"
+                    ) from None
+            yield
+        finally:
+            os.close(folder)
+
+    def delete_drafts(self) -> None:
+        """Delete what a killed process left half written; only its successor, locked, may."""
+        for draft in [*self.path.glob(".*.part"), *self.path.glob("*/.*.part")]:
+            with suppress(OSError):
+                draft.unlink()
 
     @classmethod
     def check_free(cls, path: Path) -> None:
@@ -83,19 +136,38 @@ class RunDirectory:
     def append(self, row: Row) -> None:
         """Append a row to metrics.jsonl; if that fails, the file still holds complete rows only."""
         line = (json.dumps(row) + "\n").encode()
-        with self._disk(), open(self.path / "metrics.jsonl", "ab", buffering=0) as file:
+        with self._disk(), open(self._rows_file, "ab", buffering=0) as file:
             end = file.seek(0, os.SEEK_END)
             try:
                 while line:
                     line = line[file.write(line) :]
+                if time.monotonic() - self._synced > SYNC:
+                    os.fsync(file.fileno())
+                    self._synced = time.monotonic()
             except OSError:
                 with suppress(OSError):
                     file.truncate(end)
                 raise
 
+    def sync_rows(self) -> None:
+        """Write all rows to the disk; a checkpoint and the result come after them."""
+        with self._disk(), suppress(FileNotFoundError), open(self._rows_file, "rb") as file:
+            os.fsync(file.fileno())
+
+    @property
+    def _rows_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    def extend(self, name: str, at: int, data: bytes) -> None:
+        """Put further bytes of a copied file behind its first `at` bytes."""
+        with self._disk(), open(self.path / name, "r+b") as file:
+            file.seek(at)
+            file.write(data)
+            file.truncate()
+
     def rows(self) -> list[Row]:
         """Return all complete rows so far; an incomplete last line is skipped."""
-        file = self.path / "metrics.jsonl"
+        file = self._rows_file
         out: list[Row] = []
         for line in file.read_text(errors="replace").splitlines() if file.exists() else ():
             with suppress(json.JSONDecodeError):
@@ -120,6 +192,7 @@ class RunDirectory:
 
     def save_result(self, result: dict[str, Any]) -> dict[str, Any]:
         """Write result.json, which marks the run as complete; return its content."""
+        self.sync_rows()
         result = result | {"config_sha256": self.config_sha256}
         text = json.dumps(result, indent=2) + "\n"
         self.write("result.json", lambda file: file.write(text.encode()))
@@ -151,18 +224,19 @@ class RunDirectory:
             )
 
     def write(self, name: str, fill: Callable[[IO[bytes]], object]) -> None:
-        """Replace a file: `fill` writes a draft, which is then renamed."""
+        """Replace a file: `fill` writes a draft with a name of its own, which is then renamed."""
         target = self.path / name
-        draft = target.with_name(f".{target.name}.part")
+        draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         with self._disk():
             if target.parent != self.path:
-                target.parent.mkdir(exist_ok=True)
+                target.parent.mkdir(mode=0o700, exist_ok=True)
             try:
-                with open(draft, "wb") as file:
+                with open(draft, "xb") as file:
                     fill(file)
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(draft, target)
+                _sync_folder(target.parent)
             except BaseException:
                 with suppress(OSError):
                     draft.unlink()
@@ -182,3 +256,13 @@ class RunDirectory:
                 f"cannot write to {self.path}: {error.strerror or error}; "
                 "free space or choose another folder with --out"
             ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk, where the system can do that."""
+    with suppress(PermissionError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

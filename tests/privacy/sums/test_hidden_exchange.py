@@ -22,6 +22,7 @@ from fedssca.privacy.sums.keys import Forged, simulated_identities
 from fedssca.problem.constraints import cross_entropy, loss_at_most
 from fedssca.problem.custom import vertical_problem
 from fedssca.problem.models import classifier, mlp
+from fedssca.rounds.codec import InvalidMessage
 from fedssca.rounds.exchange import SERVER
 from fedssca.rounds.in_process import Local
 from fedssca.run.config import parse
@@ -89,7 +90,7 @@ def test_who_does_not_read_gets_nothing() -> None:
     ends, sent = shared([np.ones((2, 2))] * 3, [1])
     assert set(relay(sent, [1])) == {1}
     assert sent[1]["seals"].size == 0
-    with pytest.raises(RuntimeError, match="party 0 has no sum"):
+    with pytest.raises(InvalidMessage, match="party 0 has no sum"):
         ends[0].collect()
 
 
@@ -152,7 +153,7 @@ def test_forged_keys_are_refused() -> None:
         one.agree(old)
     with pytest.raises(Forged, match="there are 3"):
         one.agree({0: offers[0], 1: offers[1]})
-    with pytest.raises(RuntimeError, match="no keys of its peers"):
+    with pytest.raises(InvalidMessage, match="no keys of its peers"):
         ExchangeKeys(0, 2, b"r" * 16, simulated_identities(2)[0]).exchange("train").send(
             np.ones(2), [0, 1]
         )

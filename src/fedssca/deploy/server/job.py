@@ -11,11 +11,15 @@ A command is a dictionary; the answer to it is one too.
 from __future__ import annotations
 
 import base64
+import logging
 import threading
 import warnings
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from fedssca.deploy.engine import JobOrder, Link
 from fedssca.deploy.outcome import RUN_FILES
@@ -34,6 +38,53 @@ WAITING = 120.0
 """The seconds that a finished job waits for the submitting side to copy its files."""
 
 
+LOG = logging.getLogger(__name__)
+INTERNAL = "an internal error, which the log of the server describes"
+
+Position: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class Command(TypedDict, total=False):
+    """What the submitting side may ask of a running job."""
+
+    rows_from: Position
+    file: str
+    at: Position
+    taken: bool
+    stop: bool
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class OrderFields(TypedDict):
+    """The fields of a `JobOrder` as they must be."""
+
+    run: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    sites: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(min_length=1)]
+    config: Annotated[str, Field(max_length=10**7)]
+    resume: bool
+    task: Literal["train", "predict"]
+
+
+ORDER: TypeAdapter[OrderFields] = TypeAdapter(OrderFields)
+COMMAND: TypeAdapter[Command] = TypeAdapter(Command)
+
+
+def check_order(order: JobOrder) -> None:
+    """Raise a UserError unless the order has the form that the submitting side gives it.
+
+    The run's identifier becomes the name of a folder, so nothing but 32 digits is one.
+    """
+    try:
+        ORDER.validate_python(order._asdict())
+    except ValidationError as error:
+        raise UserError(
+            f"the job's {error.errors()[0]['loc'][0]} is not one that fedssca deploy submit makes"
+        ) from None
+    if len(set(order.sites)) != len(order.sites):
+        raise UserError("a site is named twice in the job: name each once")
+
+
 class ServerJob:
     """One job at the server."""
 
@@ -47,14 +98,25 @@ class ServerJob:
 
     def run(self, link: Link, connected: Collection[str], runs: Path) -> None:
         """Carry out the order in a folder below `runs`; wait until its outcome was taken."""
-        self.folder = runs / self.order.run
         self._outcome = {"state": "running"}
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            outcome = self.carry_out(link, connected, self.folder)
+            outcome = self._outcome_of(link, connected, runs)
         notes = [str(warning.message) for warning in said if warning.category is UserWarning]
         self._outcome = outcome | {"warnings": list(dict.fromkeys(notes))}
         self._taken.wait(WAITING)
+
+    def _outcome_of(self, link: Link, connected: Collection[str], runs: Path) -> dict[str, Any]:
+        """The outcome of the order; whatever goes wrong is one, too."""
+        try:
+            check_order(self.order)
+            self.folder = runs / self.order.run
+            return self.carry_out(link, connected, self.folder)
+        except UserError as error:
+            return {"state": "failed", "message": str(error)}
+        except Exception:
+            LOG.exception("the run %s ended", self.order.run)
+            return {"state": "failed", "message": INTERNAL}
 
     def carry_out(self, link: Link, connected: Collection[str], folder: Path) -> dict[str, Any]:
         """The outcome: a state of `deploy.outcome` and what belongs to it."""
@@ -76,16 +138,21 @@ class ServerJob:
         return {"state": "done"}
 
     def command(self, asked: dict[str, Any] | None) -> dict[str, Any]:
-        """Answer one command of the submitting side."""
-        asked = asked or {}
+        """Answer one command of the submitting side; one that is no such command is refused."""
+        try:
+            return self._answer(COMMAND.validate_python(asked or {}))
+        except ValidationError:
+            return {"error": "this is no command to a job"}
+
+    def _answer(self, asked: Command) -> dict[str, Any]:
         if "file" in asked:
-            return self._piece(str(asked["file"]), int(asked.get("at", 0)))
+            return self._piece(asked["file"], asked.get("at", 0))
         if asked.get("taken"):
             self._taken.set()
         self._stopped |= bool(asked.get("stop"))
         said: dict[str, Any] = {"rows": [], "live": [], "events": [], "round": 0}
         if self._server is not None:
-            said = self._server.status(int(asked.get("rows_from", 0)))
+            said = self._server.status(asked.get("rows_from", 0))
         outcome = self._outcome
         if self._stopped and outcome["state"] != "done":
             outcome = {"state": "stopped", "message": "the run was stopped"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -33,6 +34,8 @@ from fedssca.run.privacy import noisy, server_half
 from fedssca.run.record import RunDirectory
 
 __all__ = ["RunOrder", "RunServer"]
+
+LOG = logging.getLogger(__name__)
 
 
 class RunOrder(NamedTuple):
@@ -105,7 +108,7 @@ class RunServer:
             raise UserError("this run is not complete: resume it first")
         w = np.load(self._out / "model.npz")["w"]
         with jax.enable_x64(self._config.run.precision == "float64"):
-            census = self._preparation.census()
+            census = self._census()
             self._check_same_cells(census)
             job = self._preparation.prepare(self._config, census)
             introduce(self.sites, job, PREPARING)
@@ -113,13 +116,31 @@ class RunServer:
             scores = joint_scores(self.sites, job, job.problem.extended(w), rows)
         return {"labels": census.labels, "scores": scores.tolist(), "ids": ids}
 
+    def prepare(self) -> tuple[Job, Census]:
+        """Ask all sites about their data and let them build the problem."""
+        census = self._census()
+        return self._preparation.prepare(self._config, census), census
+
+    def _census(self) -> Census:
+        """What all sites told of their data; a UserError if it does not fit together."""
+        try:
+            return self._preparation.census()
+        except UserError:
+            raise
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
+            LOG.exception("the census failed")
+            raise UserError(
+                "what the sites told of their data does not fit together: the log of the server "
+                "says where; run the same version of fedssca everywhere"
+            ) from None
+
     def status(self, rows_from: int = 0) -> dict[str, Any]:
         """What the submitting side shows: rows it has not seen, sites, events, the round."""
         live = [self.sites.names[number] for number in self.sites.live]
         return self._log.since(rows_from) | {"round": self._round, "live": live}
 
     def _run(self, on_row: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        census = self._preparation.census()
+        census = self._census()
         config, again = self._config, 0
         if self._order.resume and noisy(config.privacy):
             config, again = load_config(self._out), self._messages_sent_again(config)

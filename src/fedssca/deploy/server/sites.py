@@ -2,19 +2,23 @@
 
 A site that cannot be reached or does not answer in time is dropped for the rest of the job. An
 answer that is broken (undecodable, of another round, of a wrong shape, or not finite) is not used,
-and a site that sends three in a row is dropped too. Every such event is recorded with its site.
+and a site that sends three in a row is dropped too. Every such event is recorded with the site that
+sent the answer, whatever the answer says of other sites.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
 from fedssca.deploy.engine import Answer, Link
+from fedssca.deploy.notes import check_answer, one_line
 from fedssca.deploy.sums import SUM, marked
 from fedssca.errors import UserError
 from fedssca.rounds.aggregate import Arrays
@@ -30,6 +34,8 @@ from fedssca.rounds.codec import (
 
 __all__ = ["SiteCosts", "Sites", "SitesMissing", "finite"]
 
+LOG = logging.getLogger(__name__)
+Found = TypeVar("Found")
 PATIENCE = 3
 """The number of broken answers in a row after which a site is dropped."""
 
@@ -91,7 +97,8 @@ class Sites:
         """Send arrays to sites and return the envelopes that came back, of those that are valid.
 
         An error that a site reports is raised or, if not `fatal`, counts as a broken answer. If a
-        site could not reach a peer, `SitesMissing` names the peer.
+        site says that it could not reach a peer, `SitesMissing` names those that do not answer the
+        server either or, if all do, the site that says so.
         """
         sent = {
             number: encode(Envelope(kind, self._run, round_, dict(own)))
@@ -109,22 +116,22 @@ class Sites:
             if answer.data is None:
                 self._drop(number, round_, answer.error)
                 continue
-            try:
-                envelope = self._checked(decode(answer.data), kind, round_)
-            except InvalidMessage as error:
-                self._count_broken(number, round_, str(error))
+            envelope = self._usable(number, round_, partial(self._read, answer.data, kind, round_))
+            if envelope is None:
                 continue
             if envelope.kind == "error":
                 reported[number] = read_note(envelope)
             else:
                 found[number] = envelope
         for number, told in reported.items():
-            why = f"{self.names[number]}: {told['message']}"
-            if told.get("peer") in self.names:
-                raise SitesMissing([told["peer"]], f"round {round_}: {why}")
+            why = one_line(told["message"])
             if fatal:
-                raise UserError(why)
-            self._count_broken(number, round_, str(told["message"]))
+                said = f"{self.names[number]}: {why}"
+                if "peer" not in told:
+                    raise UserError(said)
+                silent = [self.names[one] for one in sent if one not in self.live]
+                raise SitesMissing(silent or [self.names[number]], f"round {round_}: {said}")
+            self._count_broken(number, round_, why)
         return found
 
     def exchange(
@@ -137,12 +144,9 @@ class Sites:
         """Send arrays to sites and return what `read` makes of the answers that it accepts."""
         found = {}
         for number, envelope in self.ask(kind, round_, sent, fatal=False).items():
-            try:
-                found[number] = read(number, envelope.arrays)
-            except InvalidMessage as error:
-                self._count_broken(number, round_, str(error))
-                continue
-            self._broken_in_a_row[number] = 0
+            made = self._usable(number, round_, partial(read, number, envelope.arrays))
+            if made is not None:
+                found[number], self._broken_in_a_row[number] = made, 0
         self.check(round_)
         return found
 
@@ -191,6 +195,8 @@ class Sites:
         """Raise `SitesMissing`, with the reasons, unless every site of `asked` is in `found`."""
         missing = [i for i in asked if i not in found]
         if missing:
+            # Sites that could not reach one that is gone are not missing themselves.
+            missing = [i for i in missing if i not in self.live] or missing
             names = [self.names[i] for i in missing]
             raise SitesMissing(
                 names, f"round {round_}: no usable answer from {self.with_reasons(missing)}"
@@ -201,14 +207,27 @@ class Sites:
         whys = {self.names[i]: self._last_event.get(i, "") for i in numbers}
         return ", ".join(f"{name} ({why})" if why else name for name, why in whys.items())
 
-    def _checked(self, envelope: Envelope, kind: str, round_: int) -> Envelope:
+    def _usable(self, number: int, round_: int, read: Callable[[], Found]) -> Found | None:
+        """What `read` makes of an answer; None if that fails, which counts as a broken answer."""
+        try:
+            return read()
+        except InvalidMessage as error:
+            why = one_line(str(error))
+        except Exception:
+            LOG.exception("an answer of %s cannot be read", self.names[number])
+            why = "it cannot be read"
+        self._count_broken(number, round_, why)
+        return None
+
+    def _read(self, data: Any, kind: str, round_: int) -> Envelope:
+        envelope = decode(data)
         if envelope.run != self._run:
             raise InvalidMessage("its answer belongs to another run")
         if envelope.round != round_:
             raise InvalidMessage(f"its answer is of round {envelope.round}, due is round {round_}")
         if envelope.kind not in (kind, "error"):
             raise InvalidMessage(f"its answer is {envelope.kind!r}, due is {kind!r}")
-        return envelope
+        return check_answer(envelope)
 
     def _add_costs(self, number: int, down: int, answer: Answer) -> None:
         old = self.costs.get(number, SiteCosts())
@@ -218,8 +237,10 @@ class Sites:
         )
 
     def _drop(self, number: int, round_: int, why: str) -> None:
+        if number not in self.live:
+            return
         self.live.remove(number)
-        self._record(number, round_, f"dropped: {why}")
+        self._record(number, round_, f"dropped: {one_line(why)}")
 
     def _count_broken(self, number: int, round_: int, why: str) -> None:
         self._broken_in_a_row[number] += 1

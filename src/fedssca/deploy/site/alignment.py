@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from fedssca.data.ids import canonical, form_of
 from fedssca.deploy.alignment import PEER, ROWS_OF
 from fedssca.deploy.engine import Post
+from fedssca.deploy.site.inbox import PeerInbox
 from fedssca.deploy.site.raw_table import RawTable, new_rows, picked, read_raw_table
 from fedssca.deploy.site.rows import digest
 from fedssca.errors import UserError
@@ -41,8 +41,8 @@ class SiteAlignment:
         self._names: list[str] = []
         self._kept: dict[str, np.ndarray] = {}
         self._digest = np.zeros(0, np.uint8)
-        self._inbox: dict[tuple[str, str, int], np.ndarray] = {}
-        self._inbox_lock = threading.Lock()
+        self._inbox = PeerInbox[tuple[str, int]]()
+        """(session, hop) -> what each peer sent."""
 
     def table(self, which: str) -> RawTable:
         """The "rows" with their test rows, or the "new" rows, as aligned so far."""
@@ -54,10 +54,9 @@ class SiteAlignment:
     def receive(self, sender: str, envelope: Envelope) -> None:
         """Keep a peer's envelope until it is needed; those of another session are never read."""
         said, body = read_note(envelope), envelope.arrays.get("body")
-        if body is None or not isinstance(said, dict) or not isinstance(said.get("session"), str):
+        if body is None:
             raise InvalidMessage(f"the envelope of {sender} is not complete")
-        with self._inbox_lock:
-            self._inbox[said["session"], sender, envelope.round] = body
+        self._inbox.put(sender, (said["session"], envelope.round), body)
 
     def answer(self, envelope: Envelope, post: Post) -> dict[str, np.ndarray]:
         """Answer the server."""
@@ -111,10 +110,7 @@ class SiteAlignment:
                 f"{self._name} is to align with others, each once and itself included"
             )
         self._session, self._names, self._kept = told["session"], names, {}
-        with self._inbox_lock:
-            self._inbox = {
-                key: body for key, body in self._inbox.items() if key[0] == self._session
-            }
+        self._inbox.keep(lambda key: key[0] == self._session)
         self._psi = PsiParty(tagged_ids(self._parts))
         self._send([self._peer(1)], envelope, self._psi.encrypt_own(), told, post)
         return {}
@@ -177,8 +173,7 @@ class SiteAlignment:
         post(dict.fromkeys(peers, data), 0.8 * told["seconds"])
 
     def _take(self, sender: str, hop: int) -> np.ndarray:
-        with self._inbox_lock:
-            body = self._inbox.pop((self._session, sender, hop), None)
+        body = self._inbox.take_from(sender, (self._session, hop))
         if body is None:
             raise InvalidMessage(f"nothing came from {sender} in step {hop} of this alignment")
         return body

@@ -9,6 +9,7 @@ Everything that leaves, to the server and to peers, passes the guard (`site.guar
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ import numpy as np
 from fedssca.data import Rows
 from fedssca.deploy.alignment import PEER
 from fedssca.deploy.engine import Post
+from fedssca.deploy.notes import check_peer, check_request
 from fedssca.deploy.site.guard import About, Guard
 from fedssca.deploy.site.identity import IdentityAmong
+from fedssca.deploy.site.inbox import PeerInbox
 from fedssca.deploy.site.ledger import DataLedger
 from fedssca.deploy.site.preparation import PREPARATION, Prepared, SitePreparation
 from fedssca.deploy.site.stages import StageClient, stage_client
@@ -36,6 +39,7 @@ from fedssca.run.schema import SiteFile
 
 __all__ = ["Party"]
 
+LOG = logging.getLogger(__name__)
 POST_SHARE = 0.8
 """The share of the server's timeout in which peers must have received what a site sends them."""
 
@@ -59,16 +63,20 @@ class Party:
         self._stages_of: Prepared | None = None
         self._asked: tuple[str, int, Any] = ("", 0, None)
         """Stage, round and request of the phase that began last."""
-        self._from_peers: dict[tuple[str, int], dict[int, np.ndarray]] = {}
-        """(stage and phase, round) -> sender -> what it sent."""
+        self._from_peers = PeerInbox[tuple[str, int]]()
+        """(stage and phase, round) -> what each peer sent."""
         self._noise = SecretNoise()
-        self._lock, self._peer_lock = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
 
     def handle(self, data: Any, post: Post) -> bytes:
-        """Answer one envelope of the server; an error goes back as one line."""
+        """Answer one envelope of the server; an error goes back as one line.
+
+        Only errors that were written for the server are told in their own words. What else goes
+        wrong may contain data, so it stays in this site's log.
+        """
         envelope = Envelope("?", bytes(16), 0, {})
         try:
-            envelope = decode(data)
+            envelope = check_request(decode(data))
             with self._lock, _precision(self._preparation.prepared):
                 guarded = self._guard.to_peers(post, lambda: self._about(envelope))
                 arrays = self._answer(envelope, guarded)
@@ -93,8 +101,16 @@ class Party:
         return About(min(parts), False, epsilon)
 
     def receive(self, sender: str, data: Any) -> None:
-        """Take a peer's envelope; it is used in the next phase."""
-        envelope = decode(data)
+        """Take a peer's envelope, which is used in the next phase; an InvalidMessage refuses it."""
+        try:
+            self._receive(sender, check_peer(decode(data)))
+        except InvalidMessage:
+            raise
+        except Exception:
+            LOG.exception("%s could not read what %s sent", self._name, sender)
+            raise InvalidMessage(f"what {sender} sent cannot be read") from None
+
+    def _receive(self, sender: str, envelope: Envelope) -> None:
         if envelope.kind == PEER:
             self._preparation.check_run(envelope)
             self._preparation.receive(sender, envelope)
@@ -102,13 +118,12 @@ class Party:
         ready = self._preparation.prepared
         if ready is None or envelope.run != self._preparation.run:
             raise InvalidMessage(f"an envelope from {sender} for another run")
-        number = ready.census.names.index(sender)
         payload = envelope.arrays.get("h")
         if payload is None or payload.dtype.kind != "f" or not np.isfinite(payload).all():
             raise InvalidMessage(f"what {sender} sent is not finite numbers")
-        with self._peer_lock:
-            key = (envelope.kind, envelope.round)
-            self._from_peers.setdefault(key, {})[number] = payload
+        if sender not in ready.census.names or payload.size > ready.largest_h:
+            raise InvalidMessage(f"what {sender} sent is not for this site, or too large")
+        self._from_peers.put(sender, (envelope.kind, envelope.round), payload)
 
     def _answer(self, envelope: Envelope, post: Post) -> Arrays:
         stage, _, phase = envelope.kind.partition("/")
@@ -149,10 +164,7 @@ class Party:
         client, due = self._stage(stage, ready)
         key = (stage, envelope.round)
         if phase == phases[0]:
-            with self._peer_lock:
-                self._from_peers = {
-                    k: v for k, v in self._from_peers.items() if k[1] == envelope.round
-                }
+            self._from_peers.keep(lambda key: key[1] == envelope.round)
             asked = tree_of(due, for_stage(envelope.arrays))
             _check_indices(stage, asked, ready)
             self._asked = (*key, asked)
@@ -162,10 +174,8 @@ class Party:
             )
         else:
             before = f"{stage}/{phases[phases.index(phase) - 1]}"
-            with self._peer_lock:
-                received = self._from_peers.pop((before, envelope.round), {})
-            for sender, payload in received.items():
-                client.receive(sender, payload)
+            for sender, payload in self._from_peers.take((before, envelope.round)).items():
+                client.receive(ready.census.names.index(sender), payload)
             if envelope.arrays:
                 client.receive(SERVER, tree_of(PASSED_ON, envelope.arrays))
         return client, self._asked[2]

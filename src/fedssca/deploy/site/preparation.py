@@ -32,6 +32,7 @@ from fedssca.deploy.site.limits import refusals
 from fedssca.deploy.site.raw_table import RawTable, read_raw_table
 from fedssca.deploy.site.rows import SiteRows
 from fedssca.deploy.site.stages import Parts
+from fedssca.deploy.stages import largest_h
 from fedssca.deploy.sums import census_rules
 from fedssca.rounds.aggregate import Answerer
 from fedssca.rounds.codec import Envelope, InvalidMessage, note, read_note
@@ -61,6 +62,8 @@ class Prepared(NamedTuple):
     parts: Parts
     sum_client: Answerer | None
     """The site's half of the sums, for sites that hold rows."""
+    largest_h: int = 0
+    """The number of entries of the largest array that peers may send; 0 among sites with rows."""
     exchange_keys: ExchangeKeys | None = None
     """The site's keys for hidden h_i, once it has offered them."""
 
@@ -209,7 +212,9 @@ class SitePreparation:
                 self._sum_client = answerer(config, self.run, count, number, identity)
             keys = self.prepared.exchange_keys if self.prepared else None
             parts = Parts(*self._encoded, self.prepared.parts.new if self.prepared else {})
-            self.prepared = Prepared(census, job, number, parts, self._sum_client, keys)
+            self.prepared = Prepared(
+                census, job, number, parts, self._sum_client, largest_h(job), keys
+            )
             return {"fingerprint": fingerprint(job, census)}
 
     def _check_terms(self, config: Config, census: Census) -> None:

@@ -20,6 +20,7 @@ from fedssca.methods.algorithm import Algorithm
 from fedssca.privacy.noise.messages import MessageNoise, SecretNoise
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.rounds.client import SERVER, ColumnClient, Outgoing, RowClient
+from fedssca.rounds.codec import InvalidMessage
 from fedssca.rounds.exchange import Exchange, Pairwise
 from fedssca.run.build import Job
 from fedssca.run.privacy import hides_sums
@@ -105,7 +106,7 @@ def _only_counted_rows(
 
 
 def _no_peers(sender: int, payload: Any) -> None:
-    raise RuntimeError(f"sites that hold rows send each other nothing, but site {sender} did")
+    raise InvalidMessage(f"sites that hold rows send each other nothing, but site {sender} did")
 
 
 def _row_sums(

@@ -40,6 +40,7 @@ from fedssca.privacy.sums.keys import (
 )
 from fedssca.privacy.sums.linear_check import LIMBS, LinearCheck
 from fedssca.problem.problem import Array, Batch, Vertical
+from fedssca.rounds.codec import InvalidMessage
 from fedssca.rounds.exchange import SERVER, Ends, Outgoing
 
 __all__ = ["CHECKED", "SEALED", "ExchangeKeys", "check_additive", "in_process", "relay"]
@@ -141,7 +142,7 @@ class HiddenExchange:
         """Send this party's masked h to the server."""
         keys = self._keys
         if not keys.agreed:
-            raise RuntimeError(f"party {keys.number} has no keys of its peers yet")
+            raise InvalidMessage(f"party {keys.number} has no keys of its peers yet")
         # Each party counts its own exchanges, so nobody can make it use a mask twice, which would
         # reveal the difference of two vectors. If counts differ, the masks do not cancel.
         self._count += 1
@@ -184,7 +185,7 @@ class HiddenExchange:
     def collect(self) -> list[Any]:
         """Return a list with the right sum: own h, the rest of the sum at one peer, zeros."""
         if self._total is None or self._own is None:
-            raise RuntimeError(f"party {self._keys.number} has no sum of h in this round")
+            raise InvalidMessage(f"party {self._keys.number} has no sum of h in this round")
         hs = [np.zeros_like(self._own) for _ in range(self._keys.parties)]
         hs[self._keys.number] = self._own
         if self._keys.parties > 1:

@@ -26,6 +26,7 @@ from fedssca.deploy.site.ledger import ledger_of
 from fedssca.deploy.site.party import Party
 from fedssca.deploy.site.raw_table import read_source
 from fedssca.errors import UserError
+from fedssca.rounds.codec import InvalidMessage
 from fedssca.system import end_with_parent
 
 __all__ = ["CollabLink", "JobLauncher", "JobServer", "JobSite"]
@@ -116,9 +117,12 @@ class JobSite:
 
     @collab.publish
     def put(self, data: bytes) -> bool:
-        """Take a peer's envelope."""
+        """Take a peer's envelope; False if it is refused."""
         assert self._party is not None
-        self._party.receive(collab.caller, data)
+        try:
+            self._party.receive(collab.caller, data)
+        except InvalidMessage:
+            return False
         return True
 
 
