@@ -22,6 +22,7 @@ __all__ = [
     "JobOrder",
     "Kit",
     "Link",
+    "Patience",
     "PeerUnreachable",
     "Post",
     "ServerUnreachable",
@@ -35,13 +36,28 @@ class Answer(NamedTuple):
     data: Any
     error: str = ""
     seconds: float = 0.0
+    late: bool = False
+    """Nothing came yet, and nobody waits for it."""
+
+
+class Patience(NamedTuple):
+    """How long all answers are waited for, and how many are enough after that."""
+
+    seconds: float
+    enough: int
 
 
 class Link(Protocol):
     """The server's connection to the sites."""
 
-    def ask(self, envelopes: Mapping[str, bytes], timeout: float) -> Mapping[str, Answer]:
-        """Send each named site its envelope, all at once; return one answer for each of them."""
+    def ask(
+        self, envelopes: Mapping[str, bytes], timeout: float, patience: Patience | None = None
+    ) -> Mapping[str, Answer]:
+        """Send each named site its envelope, all at once; return one answer for each of them.
+
+        With `patience` the answers that have not come after so many seconds are late, once enough
+        others are there.
+        """
 
 
 Post = Callable[[Mapping[str, bytes], float], None]

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedssca.data import Rows
 from fedssca.deploy.census import Census, blank
-from fedssca.deploy.engine import Link
+from fedssca.deploy.engine import Link, Patience
 from fedssca.deploy.server.column_rounds import ColumnRounds, introduce
 from fedssca.deploy.server.evaluate import joint_scores, site_evaluator
 from fedssca.deploy.server.log import RunLog
@@ -27,10 +27,11 @@ from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm
 from fedssca.rounds.aggregate import Adder
 from fedssca.rounds.loop import Runtime
+from fedssca.rounds.robust import robust_sums
 from fedssca.run.build import Job, build
 from fedssca.run.config import Config
 from fedssca.run.execute import carry_out, load_config
-from fedssca.run.privacy import noisy, server_half
+from fedssca.run.privacy import hides_sums, noisy, server_half, survivors
 from fedssca.run.record import RunDirectory
 
 __all__ = ["RunOrder", "RunServer"]
@@ -70,11 +71,23 @@ class RunServer:
             else min(needed, everyone),
             timeout=config.deploy.timeout,
             record_event=self._log.add_event,
+            patience=self._patience(min(needed, everyone)),
         )
         self._preparation = ServerPreparation(
             self.sites, self._config, order.run, self._log.add_event
         )
         self._round, self._settled = 0, False
+
+    def _patience(self, needed: int) -> Patience | None:
+        """The deadline of a training round, and how many answers are enough after it."""
+        config = self._config
+        if not config.deploy.deadline:
+            return None
+        asked = config.algorithm.cohort
+        enough = asked // 2 + 1 if asked else needed
+        if hides_sums(config):
+            enough = max(enough, survivors(config, len(self._order.sites)))
+        return Patience(config.deploy.deadline, enough)
 
     def run(self, on_row: Callable[[dict[str, Any]], None] = lambda row: None) -> dict[str, Any]:
         """Prepare, calibrate, train and evaluate; `SitesMissing` if too few sites are left."""
@@ -146,7 +159,7 @@ class RunServer:
             config, again = load_config(self._out), self._messages_sent_again(config)
         first = self._preparation.prepare(config, census)
         introduce(self.sites, first, PREPARING)
-        adder = server_half(config, self._order.run, len(self.sites.names))
+        adder = self._adder(config, census)
 
         def probing(problem: Any, clients: Any, algorithm: Algorithm, *_: Any) -> Runtime:
             del problem, clients
@@ -178,6 +191,12 @@ class RunServer:
         )
         self._write(census)
         return result
+
+    def _adder(self, config: Config, census: Census) -> Adder:
+        """The server's half of the sums over sites with rows."""
+        if config.deploy.robust != "none" and not census.columns:
+            return robust_sums(config.deploy.robust, census.sizes).server()
+        return server_half(config, self._order.run, len(self.sites.names))
 
     def _rounds(
         self,

@@ -1,6 +1,8 @@
 """The server's view of the sites: which are alive, which answers are usable, what a round cost.
 
-A site that cannot be reached or does not answer in time is dropped for the rest of the job. An
+A site that cannot be reached or does not answer in time is dropped for the rest of the job. If
+rounds have a deadline, a site that misses it is late: the round goes on without it, and it may
+answer the next one, but it is dropped if it stays silent for as long as a site may take. An
 answer that is broken (undecodable, of another round, of a wrong shape, or not finite) is not used,
 and a site that sends three in a row is dropped too. Every such event is recorded with the site that
 sent the answer, whatever the answer says of other sites.
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from fedssca.deploy.engine import Answer, Link
+from fedssca.deploy.engine import Answer, Link, Patience
 from fedssca.deploy.notes import check_answer, one_line
 from fedssca.deploy.sums import SUM, marked
 from fedssca.errors import UserError
@@ -76,11 +78,18 @@ class Sites:
         needed: int,
         timeout: float,
         record_event: Callable[[dict[str, Any]], None],
+        patience: Patience | None = None,
     ) -> None:
-        """`needed` sites must be alive for the run to go on; `timeout` is in seconds."""
+        """`needed` sites must be alive for the run to go on; `timeout` is in seconds.
+
+        `patience` is the deadline of training rounds.
+        """
         self.names, self.live = list(names), list(range(len(names)))
         self._link, self._run = link, run
         self._needed, self._timeout, self._record_event = needed, timeout, record_event
+        self._patience = patience
+        self._silent_since: dict[int, float] = {}
+        """Late sites, and when the first envelope that they have not answered was sent."""
         self._broken_in_a_row = [0] * len(names)
         self._last_event: dict[int, str] = {}
         self.costs: dict[int, SiteCosts] = {}
@@ -93,6 +102,7 @@ class Sites:
         timeout: float = 0.0,
         *,
         fatal: bool = True,
+        patience: Patience | None = None,
     ) -> dict[int, Envelope]:
         """Send arrays to sites and return the envelopes that came back, of those that are valid.
 
@@ -105,17 +115,23 @@ class Sites:
             for number, own in arrays.items()
             if number in self.live
         }
-        back = self._link.ask(
-            {self.names[number]: data for number, data in sent.items()}, timeout or self._timeout
-        )
+        begun, limit = time.monotonic(), timeout or self._timeout
+        named = {self.names[number]: data for number, data in sent.items()}
+        if patience is None:
+            back = self._link.ask(named, limit)
+        else:
+            enough = min(len(sent), patience.enough)
+            back = self._link.ask(named, limit, patience._replace(enough=enough))
         found: dict[int, Envelope] = {}
         reported: dict[int, Any] = {}
         for number, data in sent.items():
             answer = back[self.names[number]]
             self._add_costs(number, len(data), answer)
             if answer.data is None:
-                self._drop(number, round_, answer.error)
+                if not answer.late or self._is_silent(number, round_, begun):
+                    self._drop(number, round_, answer.error)
                 continue
+            self._silent_since.pop(number, None)
             envelope = self._usable(number, round_, partial(self._read, answer.data, kind, round_))
             if envelope is None:
                 continue
@@ -140,10 +156,12 @@ class Sites:
         round_: int,
         sent: Mapping[int, Mapping[str, np.ndarray]],
         read: Callable[[int, dict[str, np.ndarray]], Any],
+        patience: Patience | None = None,
     ) -> dict[int, Any]:
         """Send arrays to sites and return what `read` makes of the answers that it accepts."""
         found = {}
-        for number, envelope in self.ask(kind, round_, sent, fatal=False).items():
+        answers = self.ask(kind, round_, sent, fatal=False, patience=patience)
+        for number, envelope in answers.items():
             made = self._usable(number, round_, partial(read, number, envelope.arrays))
             if made is not None:
                 found[number], self._broken_in_a_row[number] = made, 0
@@ -178,7 +196,8 @@ class Sites:
         if phase == "reply":
             kind, beside = f"{stage}/reply", request
         arrays = {number: beside | marked(own) for number, own in sent.items()}
-        return self.exchange(kind, round_, arrays, read)
+        patience = self._patience if stage in ("probe", "train") else None
+        return self.exchange(kind, round_, arrays, read, patience)
 
     def check(self, round_: int) -> None:
         """Raise `SitesMissing` if too few sites are alive for the run to go on."""
@@ -235,6 +254,13 @@ class Sites:
         self.costs[number] = SiteCosts(
             old.seconds + answer.seconds, old.bytes_down + down, old.bytes_up + up
         )
+
+    def _is_silent(self, number: int, round_: int, begun: float) -> bool:
+        """Whether a late site has not answered for so long that it is dropped."""
+        if number not in self._silent_since:
+            self._silent_since[number] = begun
+            self._record(number, round_, "late: rounds go on without it until it answers")
+        return time.monotonic() - self._silent_since[number] > self._timeout
 
     def _drop(self, number: int, round_: int, why: str) -> None:
         if number not in self.live:

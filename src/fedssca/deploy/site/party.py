@@ -66,6 +66,8 @@ class Party:
         self._from_peers = PeerInbox[tuple[str, int]]()
         """(stage and phase, round) -> what each peer sent."""
         self._noise = SecretNoise()
+        self._last: Envelope | None = None
+        """The envelope of the server that came last; it may wait while another is answered."""
         self._lock = threading.Lock()
 
     def handle(self, data: Any, post: Post) -> bytes:
@@ -77,7 +79,10 @@ class Party:
         envelope = Envelope("?", bytes(16), 0, {})
         try:
             envelope = check_request(decode(data))
+            self._last = envelope
             with self._lock, _precision(self._preparation.prepared):
+                if self._last is not envelope:
+                    raise InvalidMessage("the server has sent a later envelope: this one is over")
                 guarded = self._guard.to_peers(post, lambda: self._about(envelope))
                 arrays = self._answer(envelope, guarded)
                 return self._guard.answer(envelope._replace(arrays=arrays), self._about(envelope))

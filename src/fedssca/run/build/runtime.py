@@ -12,6 +12,7 @@ from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
 from fedssca.rounds.loop import Runtime
 from fedssca.rounds.perturb import Perturbation
+from fedssca.rounds.robust import robust_sums
 from fedssca.run.privacy import hides_columns, hides_sums, simulated_exchange, simulated_sums
 from fedssca.run.schema import Config
 
@@ -24,7 +25,7 @@ Engine: TypeAlias = Callable[[Problem, Rows | Columns, Algorithm, int, Perturbat
 
 
 def engine_of(config: Config) -> Engine:
-    """The runtime that a config names; where sums are hidden, the one that moves messages."""
+    """The runtime that a config names; where sums are hidden or robust, one that moves messages."""
 
     def made(
         problem: Problem,
@@ -33,6 +34,9 @@ def engine_of(config: Config) -> Engine:
         seed: int,
         perturbation: Perturbation,
     ) -> Runtime:
+        if config.deploy.robust != "none" and isinstance(clients, Rows):
+            sums = robust_sums(config.deploy.robust, clients.sizes)
+            return Local(problem, clients, algorithm, seed, perturbation, sums=sums)
         if not hides_sums(config) and not hides_columns(config, problem):
             runtime: Runtime = RUNTIMES[config.run.runtime](
                 problem, clients, algorithm, seed, perturbation

@@ -260,6 +260,18 @@ class DeploySettings:
         "The time in seconds within which a site must answer. A site that does not is dropped.",
         default=60.0,
     )
+    deadline: Real = key(
+        "The time in seconds after which a training round goes on without the sites that have not "
+        "answered, once enough have: min_sites or, of a hidden sum, its threshold. A late site "
+        "stays a member until it has not answered for `timeout` seconds; 0 waits for all.",
+        default=0.0,
+        ge=0,
+    )
+    robust: Literal["none", "trimmed-mean", "median", "norm-bound"] = key(
+        "How plain sums bound what a site that lies with well-formed numbers can do: leave out "
+        "the extremes of every entry, take medians, or shorten long messages.",
+        default="none",
+    )
     align: Flag = key(
         "Parties with columns whose row ids differ find the rows that all of them have. If false, "
         "such a run is refused.",
@@ -295,6 +307,8 @@ class Config:
                 '"feature" use privacy.secure_sum',
                 "privacy.homomorphic",
             )
+        if misfit := self._misfit_of_sites():
+            raise invalid(*misfit)
         if self.algorithm.dropout and not self.algorithm.cohort:
             raise invalid(
                 f"algorithm.dropout = {self.algorithm.dropout:g} needs algorithm.cohort: set the "
@@ -323,6 +337,32 @@ class Config:
         if not self.problem.certified:
             return 0.0
         return CALIBRATION if given is None else given
+
+    def _misfit_of_sites(self) -> tuple[str, str] | None:
+        """What in [deploy] does not fit the rest of the run, and its key."""
+        deploy, privacy = self.deploy, self.privacy
+        if deploy.robust != "none" and (privacy.secure_sum or privacy.homomorphic):
+            return (
+                f'deploy.robust = "{deploy.robust}" compares the messages of single sites, which '
+                "hidden sums do not show, and sites cannot prove a bound on what they mask: use "
+                "one of the two",
+                "deploy.robust",
+            )
+        columns = self.data.split == "feature"
+        for name, given in (("robust", deploy.robust != "none"), ("deadline", deploy.deadline)):
+            if given and columns:
+                return (
+                    f"deploy.{name} is for sites that hold rows: of parties with columns all are "
+                    "needed in every round",
+                    f"deploy.{name}",
+                )
+        if deploy.deadline >= deploy.timeout:
+            return (
+                f"deploy.deadline = {deploy.deadline:g} must be below deploy.timeout = "
+                f"{deploy.timeout:g}, after which a silent site is dropped",
+                "deploy.deadline",
+            )
+        return None
 
     def _needs_a_number(self) -> str:
         """Why the number of rounds must be known before the first one; empty if it need not be."""

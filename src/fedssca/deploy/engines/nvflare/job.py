@@ -18,7 +18,7 @@ from nvflare.app_common.job_launcher.client_process_launcher import ClientProces
 from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 from nvflare.collab import collab
 
-from fedssca.deploy.engine import Answer, JobOrder, PeerUnreachable
+from fedssca.deploy.engine import Answer, JobOrder, Patience, PeerUnreachable
 from fedssca.deploy.engines.nvflare.kit import SITE_FILE, SITES, TOPIC
 from fedssca.deploy.server.job import ServerJob
 from fedssca.deploy.site.identity import certified
@@ -30,6 +30,10 @@ from fedssca.rounds.codec import InvalidMessage
 from fedssca.system import end_with_parent
 
 __all__ = ["CollabLink", "JobLauncher", "JobServer", "JobSite"]
+
+
+LOOK = 0.005
+"""The seconds between two looks at calls that have a deadline."""
 
 
 class JobServer:
@@ -56,7 +60,9 @@ class JobServer:
 class CollabLink:
     """A `Link`: envelopes travel as calls of `JobSite.handle`."""
 
-    def ask(self, envelopes: Mapping[str, bytes], timeout: float) -> Mapping[str, Answer]:
+    def ask(
+        self, envelopes: Mapping[str, bytes], timeout: float, patience: Patience | None = None
+    ) -> Mapping[str, Answer]:
         """Call all sites at once; each answer comes with the time it took."""
         begun = time.perf_counter()
         seconds: dict[str, float] = {}
@@ -75,8 +81,12 @@ class CollabLink:
             ).handle(data)
             for site, data in envelopes.items()
         }
+        late = _late(waiting, begun, patience) if patience else set()
         answers = {}
         for site, results in waiting.items():
+            if site in late:
+                answers[site] = Answer(None, "late", time.perf_counter() - begun, late=True)
+                continue
             got = [data for _, data in results]
             if got:
                 answers[site] = Answer(got[0], "", seconds.get(site, 0.0))
@@ -124,6 +134,17 @@ class JobSite:
         except InvalidMessage:
             return False
         return True
+
+
+def _late(waiting: Mapping[str, Any], begun: float, patience: Patience) -> set[str]:
+    """The sites whose calls have no outcome yet when the others are no longer waited for."""
+    while True:
+        open_calls = {site for site, calls in waiting.items() if not calls.num_whole_items_received}
+        answered = sum(len(calls) for calls in waiting.values())
+        enough = answered >= patience.enough and time.perf_counter() - begun >= patience.seconds
+        if not open_calls or enough:
+            return open_calls
+        time.sleep(LOOK)
 
 
 def _post(envelopes: Mapping[str, bytes], timeout: float) -> None:
