@@ -272,19 +272,21 @@ def fuzz(wanted: Mapping[str, int], seed: int, state: Path | None) -> dict[str, 
     done: dict[str, Any] = json.loads(state.read_text()) if state and state.exists() else {}
     with tempfile.TemporaryDirectory() as scratch:
         made = {kind: Deployment(kind, Path(scratch) / kind) for kind in SETTINGS}
-        for number, (part, send) in enumerate(PARTS.items()):
-            own = done.setdefault(part, {"sent": 0, "seconds": 0.0, "counts": {}, "examples": {}})
-            while own["sent"] < wanted[part]:
-                count = min(PIECE, wanted[part] - own["sent"])
-                rng, tally = np.random.default_rng([seed, number, own["sent"]]), Tally()
-                begun = time.perf_counter()
-                send(made, rng, count, tally)
-                own["sent"] += count
-                own["seconds"] += time.perf_counter() - begun
-                own["counts"] = dict(Counter(own["counts"]) + tally.counts)
-                own["examples"] = tally.examples | own["examples"]
-                if state:
-                    state.write_text(json.dumps(done, indent=1))
+        for part in PARTS:
+            done.setdefault(part, {"sent": 0, "seconds": 0.0, "counts": {}, "examples": {}})
+        while waiting := [part for part in PARTS if done[part]["sent"] < wanted[part]]:
+            part = min(waiting, key=lambda part: done[part]["sent"] / wanted[part])
+            own, number = done[part], list(PARTS).index(part)
+            count = min(PIECE, wanted[part] - own["sent"])
+            rng, tally = np.random.default_rng([seed, number, own["sent"]]), Tally()
+            begun = time.perf_counter()
+            PARTS[part](made, rng, count, tally)
+            own["sent"] += count
+            own["seconds"] += time.perf_counter() - begun
+            own["counts"] = dict(Counter(own["counts"]) + tally.counts)
+            own["examples"] = tally.examples | own["examples"]
+            if state:
+                state.write_text(json.dumps(done, indent=1))
     return done
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import socket
+import tempfile
 import threading
 import webbrowser
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +18,7 @@ import typer
 
 from fedssca.cli.options import Json, new_app
 from fedssca.errors import UserError
-from fedssca.system import free_port, starting_up
+from fedssca.system import free_port, starting_up, user_cache
 
 __all__ = ["app"]
 
@@ -41,12 +44,39 @@ def ui(
     folder = _folder(folder)
     token = secrets.token_urlsafe(24)
     with _bound(port) as listening:
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}/?token={token}"
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/#token={token}"
         print(json.dumps({"url": address}) if as_json else address, flush=True)
-        if browser:
-            threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
-        with suppress(KeyboardInterrupt):  # Ctrl-C ends the page; the runs that it started go on
-            serve(folder, token, listening)
+        with redirect_file(address) as file:
+            if browser:
+                threading.Thread(target=webbrowser.open, args=[file.as_uri()], daemon=True).start()
+            with suppress(KeyboardInterrupt):  # Ctrl-C ends the page; the runs it started go on
+                serve(folder, token, listening)
+
+
+@contextmanager
+def redirect_file(address: str) -> Iterator[Path]:
+    """A file that sends the browser to the page; it can be read by this user only.
+
+    Other users see the arguments of a browser's process, so the token must not be among them.
+    """
+    with tempfile.TemporaryDirectory(prefix="fedssca-page-", dir=_own_folder()) as folder:
+        file = Path(folder) / "open.html"
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            out.write(
+                f'<!doctype html><meta charset="utf-8"><title>fedssca</title>'
+                f'<meta http-equiv="refresh" content="0;url={address}">'
+                f'<a href="{address}">Open the page</a>'
+            )
+        yield file
+
+
+def _own_folder() -> Path | None:
+    """The user's cache folder, which confined browsers can read; None if it cannot be made."""
+    try:
+        user_cache().mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return user_cache()
 
 
 def _folder(folder: Path) -> Path:

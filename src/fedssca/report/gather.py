@@ -9,21 +9,26 @@ from __future__ import annotations
 import base64
 import json
 import math
+import os
+import stat
 import time
 import tomllib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fedssca.report.limits import number, shown_limits
 
 __all__ = [
+    "LARGEST_OBJECT",
+    "LARGEST_ROWS",
     "RECENT",
     "columns",
-    "file_of",
     "gather",
     "is_recent",
+    "open_file",
+    "read_file",
     "read_object",
     "read_row",
     "thin",
@@ -37,6 +42,10 @@ RECENT = 30.0
 """Seconds since the last change of its files for which an unfinished run counts as running."""
 LISTS = {"constraints": "value", "multipliers": "multiplier", "slack": "slack"}
 """Lists in a row, and how the columns made of them are named."""
+LARGEST_ROWS = 1 << 30
+"""Bytes of the largest file of rows that is read."""
+LARGEST_OBJECT = 1 << 26
+"""Bytes of the largest configuration or result that is read."""
 LARGEST_PICTURE = 4_000_000
 """Bytes of the largest picture that is shown."""
 
@@ -88,7 +97,7 @@ def is_recent(path: Path) -> bool:
 def _read_lines(path: Path, name: str, key: str = "round") -> list[Row]:
     """The lines of a file that are JSON objects with `key`; other lines are skipped."""
     try:
-        lines = file_of(path, name).read_bytes().splitlines()
+        lines = read_file(path, name, LARGEST_ROWS).splitlines()
     except OSError:
         return []
     return [row for line in lines if (row := read_row(line, key)) is not None]
@@ -103,12 +112,27 @@ def read_row(line: bytes, key: str = "round") -> Row | None:
     return None
 
 
-def file_of(path: Path, name: str) -> Path:
-    """The path of a run's file; OSError if it is a link to a place outside the run directory."""
+def open_file(path: Path, name: str, most: int) -> BinaryIO:
+    """Open a run's file for reading; OSError unless it is a plain file of at most `most` bytes.
+
+    A pipe or a device in its place, which could be read for ever, is refused without waiting for
+    it, and so is a link to a place outside the run directory.
+    """
     file = path / name
     if file.is_symlink() and not file.resolve().is_relative_to(path.resolve()):
         raise FileNotFoundError(f"{name} is a link to a place outside {path}")
-    return file
+    handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+        os.close(handle)
+        raise OSError(f"{name} is no file, or larger than {most:,} bytes")
+    return os.fdopen(handle, "rb")
+
+
+def read_file(path: Path, name: str, most: int) -> bytes:
+    """The content of a run's file, as `open_file` opens it."""
+    with open_file(path, name, most) as file:
+        return file.read(most)
 
 
 def columns(rows: Sequence[Row], constraints: Sequence[Row]) -> dict[str, list[float | None]]:
@@ -154,7 +178,7 @@ def _list(row: Row, name: str) -> list[Any]:
 def read_object(path: Path, name: str, trouble: list[str]) -> Row | None:
     """The object in a JSON file; None if there is no file, or if it is damaged (see `trouble`)."""
     try:
-        found = json.loads(file_of(path, name).read_text())
+        found = json.loads(read_file(path, name, LARGEST_OBJECT))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
@@ -169,7 +193,7 @@ def read_object(path: Path, name: str, trouble: list[str]) -> Row | None:
 def _settings(path: Path, trouble: list[str]) -> dict[str, str]:
     """The settings in config.toml: "section.key" -> text."""
     try:
-        tree = tomllib.loads(file_of(path, "config.toml").read_text())
+        tree = tomllib.loads(read_file(path, "config.toml", LARGEST_OBJECT).decode())
     except (OSError, ValueError, RecursionError) as error:
         trouble.append(f"config.toml cannot be read: {error}")
         return {}
@@ -216,9 +240,9 @@ def _sites(path: Path) -> list[Row]:
 def _picture(path: Path, name: str) -> str | None:
     """A PNG file as a data URL; None if there is none or it is not a PNG."""
     try:
-        data = file_of(path, name).read_bytes()
+        data = read_file(path, name, LARGEST_PICTURE)
     except OSError:
         return None
-    if len(data) > LARGEST_PICTURE or not data.startswith(b"\x89PNG\r\n\x1a\n"):
+    if not data.startswith(b"\x89PNG\r\n\x1a\n"):
         return None
     return "data:image/png;base64," + base64.b64encode(data).decode()

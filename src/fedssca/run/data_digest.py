@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 
 import numpy as np
@@ -21,11 +22,13 @@ def data_digest(job: Job) -> str:
 
     Of a column of more than 64 MiB it covers the shape and as many rows, at equal distances, as
     that takes. A server that never sees the rows has what the sites told: their numbers of rows,
-    features and labels.
+    features and labels, and the means and categories by which all of them encode.
     """
     hasher, clients = hashlib.sha256(), job.clients
     shared = clients.sizes if isinstance(clients, Rows) else [b.tolist() for b in clients.blocks]
     hasher.update(repr((tuple(shared), job.dataset.features, job.dataset.labels)).encode())
+    if (encoder := job.dataset.encoder) is not None:
+        hasher.update(json.dumps(encoder.state(), sort_keys=True, default=str).encode())
     _add(hasher, clients.columns)
     if isinstance(clients, Rows) and clients.order is not None:
         _add(hasher, {"order": clients.order})

@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from fedssca import UserError
+from fedssca.report.gather import open_file
 from fedssca.report.live.folder import RunFolder, check_name, last_row
 from tests.run_helpers import made_up, row
 
@@ -62,11 +64,17 @@ def test_a_list_reads_only_what_has_changed(
         made_up(tmp_path / f"run-{k:04}", rows=20, done=k % 2 == 0)
     read: list[str] = []
 
-    def counted(path: Path, name: str) -> Path:
+    def counted(path: Path, name: str, most: int) -> BinaryIO:
         read.append(f"{path.name}/{name}")
-        return path / name
+        return open_file(path, name, most)
 
-    monkeypatch.setattr("fedssca.report.live.folder.file_of", counted)
+    monkeypatch.setattr("fedssca.report.live.folder.open_file", counted)
+
+    def whole(path: Path, name: str, most: int) -> bytes:
+        with counted(path, name, most) as file:
+            return file.read()
+
+    monkeypatch.setattr("fedssca.report.live.folder.read_file", whole)
     runs = RunFolder(tmp_path)
     assert len(runs.listing()) == 30
     assert len(read) == 45  # every config.toml, and metrics.jsonl of the 15 without a result

@@ -31,8 +31,8 @@ def to_fixed(values: np.ndarray, addends: int) -> np.ndarray:
     if not (most + 0.5) * addends < 2.0**63:
         if not np.isfinite(most):
             raise UserError("a number that is to be added up is not finite")
-        raise UserError(
-            f"the number {most / 2**BITS:.3g} is too large for a sum over {addends} parties in "
+        raise UserError(  # The server reads this: the number itself is not told.
+            f"a number is too large for a sum over {addends} parties in "
             f"fixed point: |x| must stay below {RANGE / addends:,.0f}; scale the data or the "
             "objective down"
         )

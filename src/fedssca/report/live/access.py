@@ -1,17 +1,18 @@
 """Access to the page: requests need the token, this machine's own name, and the page's own origin.
 
-The page sends the token as a header with every request. There is no cookie, so another page in the
-same browser cannot make the browser send it. A foreign host name that resolves to this machine (DNS
-rebinding) is refused because of its `Host` header.
+The page sends the token as a header with every request. It finds the token behind the "#" of its
+own address, which browsers do not send, and removes it from there at once. There is no cookie, so
+another page in the same browser cannot make the browser send it. The page itself holds nothing
+about runs, so it is served without the token. A foreign host name that resolves to this machine
+(DNS rebinding) is refused because of its `Host` header.
 """
 
 from __future__ import annotations
 
 import secrets
-from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["HEADER", "AccessCheck"]
@@ -29,7 +30,7 @@ SECURITY_HEADERS = {
 }
 NO_TOKEN = (
     "This page needs its token: open the address that `fedssca ui` printed, "
-    "http://127.0.0.1:<port>/?token=<token>."
+    "http://127.0.0.1:<port>/#token=<token>."
 )
 
 
@@ -58,9 +59,9 @@ class AccessCheck:
             return _refuse(403, "This request came from another page.")
         token = headers.get(HEADER, "")
         if scope["path"] == "/" and scope["method"] == "GET":
-            token = token or parse_qs(scope["query_string"].decode()).get("token", [""])[0]
+            return None
         if not secrets.compare_digest(token.encode(), self._token):
-            return PlainTextResponse(NO_TOKEN, 403)
+            return _refuse(403, NO_TOKEN)
         if int(headers.get("content-length") or "0") > LARGEST_BODY:
             return _refuse(413, f"The request is larger than {LARGEST_BODY} bytes.")
         return None

@@ -12,7 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fedssca.report.gather import columns, file_of, gather, is_recent, read_row
+from fedssca.report.gather import (
+    LARGEST_ROWS,
+    columns,
+    gather,
+    is_recent,
+    open_file,
+    read_row,
+)
 from fedssca.report.live.folder import RunFolder
 from fedssca.report.live.form import field_of
 from fedssca.report.live.processes import RunProcesses
@@ -36,7 +43,7 @@ class RowReader:
     def read(self) -> tuple[bool, list[Row]]:
         """Whether the file is another one than at the last call, and the rows that are new."""
         try:
-            with open(file_of(self._path.parent, self._path.name), "rb") as file:
+            with open_file(self._path.parent, self._path.name, LARGEST_ROWS) as file:
                 stat = os.fstat(file.fileno())
                 replaced = stat.st_ino != self._inode or stat.st_size < self._position
                 if not replaced:

@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 
 from fedssca.errors import UserError
 from fedssca.evaluate.verdicts import STATUSES
-from fedssca.report.gather import RECENT, file_of, read_object, read_row
+from fedssca.report.gather import (
+    LARGEST_OBJECT,
+    LARGEST_ROWS,
+    RECENT,
+    open_file,
+    read_file,
+    read_object,
+    read_row,
+)
 from fedssca.report.limits import kept_so_far, number
 from fedssca.run.schema import AUTO
 
@@ -94,7 +102,7 @@ def check_name(name: str) -> str:
 
 def last_row(path: Path) -> Row | None:
     """The last complete row of metrics.jsonl, found from the end of the file."""
-    with suppress(OSError), open(file_of(path, "metrics.jsonl"), "rb") as file:
+    with suppress(OSError), open_file(path, "metrics.jsonl", LARGEST_ROWS) as file:
         end = size = file.seek(0, os.SEEK_END)
         reach = CHUNK
         while True:
@@ -125,7 +133,7 @@ SECTION = re.compile(r"^\[(data|algorithm)\]\n(.*?)(?=^\[|\Z)", re.M | re.S)
 
 def _settings(path: Path) -> Row:
     """A few settings, without parsing the whole file: runs write it in a fixed layout."""
-    text = file_of(path, "config.toml").read_bytes()[: 1 << 16].decode(errors="replace")
+    text = read_file(path, "config.toml", LARGEST_OBJECT)[: 1 << 16].decode(errors="replace")
     out: Row = {}
     for section, body in SECTION.findall(text):
         for key, value in SETTING.findall(body):

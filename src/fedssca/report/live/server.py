@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from fedssca.errors import UserError
-from fedssca.report.gather import is_recent
+from fedssca.report.gather import LARGEST_OBJECT, is_recent, read_file
 from fedssca.report.live import form
 from fedssca.report.live.access import AccessCheck
 from fedssca.report.live.events import RunEvents, events_of
@@ -99,7 +99,10 @@ def list_runs(context: LiveContext, request: Request) -> dict[str, Any]:
 def form_like(context: LiveContext, request: Request) -> dict[str, Any]:
     """The form with the settings of a run."""
     path = context.folder.path(request.query_params.get("run", ""))
-    text = (path / "config.toml").read_text()
+    try:
+        text = read_file(path, "config.toml", LARGEST_OBJECT).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"config.toml of {path.name!r} cannot be read: {error}") from None
     parse(text)
     return _form_of(text)
 
@@ -251,7 +254,7 @@ def serve(folder: Path, token: str, sock: Any) -> None:
     config = uvicorn.Config(
         application(context, token, sock.getsockname()[1]),
         log_level="warning",
-        access_log=False,  # the address of the page holds the token
+        access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=2,
         server_header=False,

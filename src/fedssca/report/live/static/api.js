@@ -1,8 +1,10 @@
-// Requests to the server. The token of the page's address is sent as a header, never as a cookie.
+// Requests to the server. The token comes with the page's address, behind the "#", and is taken out of
+// it at once. It is sent as a header, never as a cookie, and kept for the tabs of this address.
 
 import { el } from "../../static/dom.js";
 import { download, fileName } from "../../static/files.js";
 
+const TOKEN = "fedssca-token";
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 8000;
 
@@ -109,9 +111,18 @@ export async function attempt(action) {
   }
 }
 
+/** Keep the token of the page's address and remove it from there; false if there is none. */
+export function takeToken() {
+  const found = /^#token=([\w-]+)$/.exec(location.hash)?.[1];
+  if (found) {
+    localStorage.setItem(TOKEN, found);
+    history.replaceState(null, "", location.pathname); // nothing of it stays in the history
+  }
+  return localStorage.getItem(TOKEN) !== null;
+}
+
 function fetchWithToken(path, body, signal) {
-  const token = new URLSearchParams(location.search).get("token") || "";
-  const headers = { "X-Fedssca-Token": token };
+  const headers = { "X-Fedssca-Token": localStorage.getItem(TOKEN) || "" };
   if (body === undefined) return fetch(path, { headers, signal });
   headers["Content-Type"] = "application/json";
   return fetch(path, { method: "POST", headers, body: JSON.stringify(body) });

@@ -3,6 +3,7 @@
 import { el, pageData } from "../../static/dom.js";
 import { dropThemeListeners, startTheme, themeButton } from "../../static/theme.js";
 import { parseAddress } from "./address.js";
+import { takeToken } from "./api.js";
 import { formView } from "./form.js";
 import { listView } from "./list.js";
 import { runsView } from "./run.js";
@@ -29,9 +30,15 @@ addEventListener("hashchange", show);
 show();
 
 function show() {
-  const [view, ...names] = parseAddress(location.hash);
   current?.close();
+  current = null;
   dropThemeListeners();
+  if (!takeToken()) {
+    const where = "This page needs its token: open the address that fedssca ui printed.";
+    stage.replaceChildren(el("p", { class: "wrong" }, where));
+    return;
+  }
+  const [view, ...names] = parseAddress(location.hash);
   if ((view === "run" || view === "compare") && names.length) current = runsView(names);
   else if (view === "new") current = formView(names[0]);
   else current = listView();
