@@ -43,7 +43,6 @@ from fedssca.deploy.project import site_names
 from fedssca.deploy.server.column_rounds import ColumnRounds
 from fedssca.deploy.server.row_rounds import RowRounds
 from fedssca.deploy.server.run import RunOrder, RunServer
-from fedssca.deploy.site.party import INTERNAL
 from fedssca.errors import UserError
 from fedssca.rounds.codec import Envelope, InvalidMessage, decode, encode, note, read_note
 from fedssca.run.config import parse
@@ -169,7 +168,7 @@ def requests(made: Mapping[str, Deployment], rng: Random, count: int, tally: Tal
             if answer.kind != "error":
                 tally.counts["answered"] += 1
             else:
-                generic = read_note(answer)["message"] == INTERNAL
+                generic = "see the log of this site" in read_note(answer)["message"]
                 tally.counts["generic" if generic else "refused"] += 1
         except Exception as error:
             tally.escaped(error)

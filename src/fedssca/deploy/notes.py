@@ -199,6 +199,7 @@ class CensusNote(TypedDict):
     test_rows: Annotated[list[Count], Field(max_length=MOST_ROWS)]
     held: Count
     left_out: list[Count]
+    cells: list[Hexadecimal]
 
 
 @with_config(STRICT)
@@ -224,11 +225,20 @@ class FreshQuestion(TypedDict):
 
 
 @with_config(STRICT)
+class ToldIds(TypedDict):
+    """The ids of new rows, if a site shares them."""
+
+    column: Name
+    cells: Annotated[list[Value], Field(max_length=MOST_ROWS)]
+
+
+@with_config(STRICT)
 class FreshAnswer(TypedDict):
     """The new rows of a site."""
 
     rows: Count
     ids: Hexadecimal
+    told: NotRequired[ToldIds]
 
 
 ALIGNING = ("align/open", "align/turn", "align/keep", "align/agree")

@@ -199,6 +199,7 @@ def test_a_short_run_ends_with_its_certificate_one_that_fails_with_its_reason(
 @pytest.mark.parametrize("view", ["", "#/run/one", "#/compare/one/two", "#/new"])
 def test_every_view_fits_a_phone(browser, server: Server, view: str) -> None:
     seen = Seen(browser, width=390, color_scheme="dark")
+    seen.page.goto(server.url)
     seen.page.goto(f"http://{server.host}/{view}")
     seen.page.wait_for_selector(".runlist li, .chart svg, .newrun")
     assert seen.page.evaluate("document.documentElement.scrollWidth") == 390
