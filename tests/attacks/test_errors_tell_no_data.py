@@ -24,14 +24,14 @@ def test_a_census_without_a_label_does_not_bring_the_label_out(tmp_path: Path) -
     columns["y"] = ["secret-illness" if label == "ill" else label for label in columns["y"]]
     _, server = run(parse(BASE), by_rows(tmp_path, columns), tmp_path / "run")
     link = server.sites._link
-    facts, prepare = (
+    terms, facts, prepare = (
         next(data for data in link.envelopes if decode(data).kind == kind)
-        for kind in ("facts", "prepare")
+        for kind in ("terms", "facts", "prepare")
     )
     told = read_note(decode(prepare))
     told["census"]["labels"] = ["other", "well"]
     lie = encode(decode(prepare)._replace(arrays=note(told)))
-    answers = [link.ask({"site-1": data}, 1.0)["site-1"].data for data in (facts, lie)]
+    answers = [link.ask({"site-1": data}, 1.0)["site-1"].data for data in (terms, facts, lie)]
     answer = decode(answers[-1])
     assert answer.kind == "error"
     assert "secret-illness" not in json.dumps(read_note(answer))
