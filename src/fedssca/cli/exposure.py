@@ -32,7 +32,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"Features of the model ({len(found['features'])}): {_short(found['features'])}"
     yield ""
     yield "In the rounds" + _hidden(found["hidden"])
-    if "rounds_unknown" in found:
+    if found["rounds_unknown"]:
         yield f"  {found['rounds_unknown']}"
     for each in found["rounds"]:
         noise = ", with noise" if each["noise"] else ""

@@ -24,7 +24,8 @@ from fedssca.deploy.stages import shapes_of
 from fedssca.errors import UserError
 from fedssca.run.build import Job, plan
 from fedssca.run.config import Config
-from fedssca.run.privacy import hides_columns, hides_sums, noisy
+from fedssca.run.privacy import hides_sums, noisy
+from fedssca.run.schema import SiteFile
 
 __all__ = ["check_site"]
 
@@ -52,41 +53,48 @@ def check_site(file: Path, config: Config) -> dict[str, Any]:
         "hidden": hides_sums(config),
         "noise": noisy(config.privacy),
         "census": None,
+        "features": [],
         "rounds": [],
+        "rounds_unknown": "",
     }
-    asked = question(config, "")
     try:
-        rows = SiteRows(read_raw_table(source, asked["label"]), asked, source.limits)
-        found["census"] = facts = rows.facts() | rows.told()
-        if asked["counted"] and facts["labelled"]:
-            labels, groups = rows.labels, rows.groups
-            if not hides_sums(config):
-                rows.check_test_rows(labels, groups)
-            facts["counts"] = rows.counts(labels, groups)
+        _look_at_data(found, source, config)
     except LimitRefused as refusal:
         refused.append(_refusal(refusal))
-        return found
-    if not asked["columns"]:
-        alone = replace(config, data=replace(config.data, clients=1))
-        told = plainly_told(["this site"], [facts], asked, lambda _: [facts])
-        census = merge(["this site"], [facts], asked, told)
-        found["features"] = census.features
-        try:
-            found["rounds"] = list(_rounds(plan(alone, *blank(census, alone)), *rows.sizes))
-        except UserError as error:
-            found["rounds_unknown"] = str(error)
-    else:
-        found["features"] = facts.get("encoded") or facts["features"]
+        found["rounds_unknown"] = "nothing, because the run ends before round 1"
+    except UserError as error:
+        if found["census"] is None:
+            raise
+        found["rounds_unknown"] = f"the run fails before round 1: {error}"
+    return found
+
+
+def _look_at_data(found: dict[str, Any], source: SiteFile, config: Config) -> None:
+    """Add what the site would tell before round 1, and send in the rounds."""
+    asked = question(config, "")
+    rows = SiteRows(read_raw_table(source, asked["label"]), asked, source.limits)
+    found["census"] = facts = rows.facts() | rows.told()
+    found["features"] = facts.get("encoded") or facts["features"]
+    if asked["counted"] and facts["labelled"]:
+        labels, groups = rows.labels, rows.groups
+        facts["counts"] = rows.counts(labels, groups)
+        if not hides_sums(config):
+            rows.check_test_rows(labels, groups)
+    if asked["columns"]:
         found["rounds_unknown"] = (
             "parties with columns send h of each batch to their peers, and the block of the "
             "gradient that belongs to their features to the server"
         )
-    return found
+        return
+    alone = replace(config, data=replace(config.data, clients=1))
+    told = plainly_told(["this site"], [facts], asked, lambda _: [facts])
+    census = merge(["this site"], [facts], asked, told)
+    found["features"] = census.features
+    found["rounds"] = list(_rounds(plan(alone, *blank(census, alone)), *rows.sizes))
 
 
 def _rounds(job: Job, train: int, held: int) -> Iterator[dict[str, Any]]:
     """What a site with rows sends in every stage, and the least number of rows behind it."""
-    hidden = hides_sums(job.config) or hides_columns(job.config, job.problem)
     for stage, what in SENT.items():
         answer = shapes_of(stage, job, 0).answer
         leaves, _ = jax.tree.flatten_with_path(answer)
@@ -96,7 +104,7 @@ def _rounds(job: Job, train: int, held: int) -> Iterator[dict[str, Any]]:
             "rows": job.algorithm.batch
             if stage in ("probe", "train")
             else min(train, held or train),
-            "hidden": hidden,
+            "hidden": hides_sums(job.config),
             "noise": noisy(job.config.privacy) and stage in ("probe", "train"),
             "numbers": sum(int(leaf.size) for _, leaf in leaves),
             "shapes": {jax.tree_util.keystr(path): list(leaf.shape) for path, leaf in leaves},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -160,8 +161,11 @@ def joint_scores(sites: Sites, job: Job, w: Array, rows: int) -> np.ndarray:
 
 
 def _chunks(rows: int) -> Iterator[np.ndarray]:
-    for begin in range(0, rows, CHUNK):
-        yield np.arange(begin, min(begin + CHUNK, rows), dtype=np.int32)
+    """All rows in chunks; a short rest joins the last one, because sites add up no few rows."""
+    last = max(0, CHUNK * math.ceil(rows / CHUNK - 1.5))
+    for begin in range(0, min(rows, last + 1), CHUNK):
+        end = rows if begin == last else begin + CHUNK
+        yield np.arange(begin, end, dtype=np.int32)
 
 
 def _added(parts: list[Any]) -> Any:

@@ -50,6 +50,8 @@ class DataLedger:
 
     def entry(self) -> dict[str, Any]:
         """What has been counted so far."""
+        if not self._file.exists():
+            return {"jobs": {}, "censuses": []}
         with self._locked():
             return self._read()[1]
 

@@ -29,6 +29,7 @@ from fedssca.deploy.site.preparation import PREPARATION, Prepared, SitePreparati
 from fedssca.deploy.site.stages import StageClient, stage_client
 from fedssca.deploy.stages import PASSED_ON, STAGES, hides_h, method_of, shapes_of, stage_roles
 from fedssca.deploy.sums import SUM, for_stage, for_sum, marked, weight_of
+from fedssca.evaluate.passes import CHUNK
 from fedssca.privacy.noise.messages import MessageNoise, SecretNoise
 from fedssca.rounds.aggregate import Arrays
 from fedssca.rounds.client import SERVER
@@ -96,7 +97,8 @@ class Party:
             return About()
         columns = not isinstance(ready.job.clients, Rows)
         algorithm, noise = method_of(stage, ready.job)
-        epsilon = None if noise is None or noise.ledger is None else _whole_run(ready.job.noise)
+        noised = stage in ("probe", "train") and noise is not None and noise.ledger is not None
+        epsilon = _whole_run(ready.job.noise) if noised else None
         if columns:
             asked = self._asked[2]
             return About(len(np.unique(asked["indices"])), True, epsilon)
@@ -223,6 +225,20 @@ def _check_indices(stage: str, asked: Any, ready: Prepared) -> None:
     index = asked["indices"]
     if len(index) and not (index.min() >= 0 and index.max() < rows):
         raise InvalidMessage(f"row numbers outside 0 to {rows - 1} were asked for")
+    if stage in ("measure", "tally", "slope") and not _is_chunk(index, rows):
+        raise InvalidMessage("sums are evaluated over whole chunks of rows, and not over others")
+
+
+def _is_chunk(index: np.ndarray, rows: int) -> bool:
+    """Whether these are the rows from a multiple of CHUNK to the next one, or to the end.
+
+    Sums over rows that a server may choose give away single rows by subtraction.
+    """
+    begin = int(index[0]) if len(index) else 0
+    whole = begin + len(index) == rows or len(index) == CHUNK
+    return (
+        begin % CHUNK == 0 and whole and np.array_equal(index, np.arange(begin, begin + len(index)))
+    )
 
 
 def _whole_run(noise: MessageNoise | None) -> float:
