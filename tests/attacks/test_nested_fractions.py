@@ -27,7 +27,9 @@ def test_two_fractions_are_not_subtracted(hidden: list[str], tmp_path: Path) -> 
     ask_census(files, ["data.test_fraction=0.3", *hidden], tmp_path / "one", b"1" * 16)
     with pytest.raises(UserError, match=r"site-1: refused by limits\.censuses = 1"):
         ask_census(files, ["data.test_fraction=0.315", *hidden], tmp_path / "two", b"2" * 16)
-    ask_census(files, ["data.test_fraction=0.3", *hidden], tmp_path / "three", b"3" * 16)
+    for again, how in enumerate(([HIDDEN], [], hidden)):  # the same rows, told in any way
+        out = tmp_path / f"again {again}"
+        ask_census(files, ["data.test_fraction=0.3", *how], out, bytes([again]) * 16)
 
 
 def test_the_seed_of_a_run_chooses_no_rows(tmp_path: Path) -> None:

@@ -100,6 +100,18 @@ def test_a_site_may_insist_on_hidden_messages(tmp_path: Path) -> None:
         RunServer(order, Loopback(parties(files)), tmp_path / "run").run()
 
 
+def test_parties_with_columns_hide_what_can_be_hidden(tmp_path: Path) -> None:
+    """A party that insists on hiding takes part once its operator allows blocks of the gradient."""
+    config = parse(CONFIG, ["algorithm.rounds=2", "algorithm.name=sgd", "algorithm.rate=0.1"])
+    files = write_site_files(config, 3, tmp_path / "data")
+    order = RunOrder(config, site_names(3), RUN, False)
+    files[1].write_text("hidden = true\n" + files[1].read_text())
+    with pytest.raises(UserError, match=r"site-2: refused by limits\.open_blocks = false"):
+        RunServer(order, Loopback(parties(files)), tmp_path / "one").run()
+    files[1].write_text(files[1].read_text() + "open_blocks = true\n")
+    assert RunServer(order, Loopback(parties(files)), tmp_path / "two").run()["round"] == 1
+
+
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from fedssca.deploy.engines.nvflare import provision

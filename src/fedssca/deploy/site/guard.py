@@ -55,6 +55,9 @@ CONTROL: dict[str, set[str]] = {
 }
 """The arrays that answers outside the rounds may have."""
 
+TOLD = {"summaries", "counts", "groups", "labels"}
+"""What of a census is computed from rows; parties with columns send no summaries."""
+
 
 class About(NamedTuple):
     """What the site knows of the message that it is about to send."""
@@ -156,7 +159,7 @@ class Guard:
         if about.epsilon is not None and self._spent.get(run, -1.0) < about.epsilon:
             self._ledger.spend(run, about.epsilon)
             self._spent[run] = about.epsilon
-        if trains:
+        if stage == "train":
             self._ledger.add_round(run)
 
     def _check_batch(self, stage: str, about: About) -> None:
@@ -167,9 +170,8 @@ class Guard:
 
     def _check_census(self, said: Mapping[str, Any]) -> None:
         """No number of a census stands for fewer rows than the limit, and no list is too long."""
-        if asks_for_hiding(self._source) and {"summaries", "counts", "groups", "labels"} & set(
-            said
-        ):
+        told = {"summaries"} if self._limits.open_blocks else TOLD
+        if asks_for_hiding(self._source) and told & set(said):
             raise must_be_hidden(self._source)
         least, most = self._limits.least_rows, self._limits.most_kinds
         counts = [said.get("rows", least), *(count for _, count in said.get("counts", []))]

@@ -51,7 +51,7 @@ class DataLedger:
     def entry(self) -> dict[str, Any]:
         """What has been counted so far."""
         if not self._file.exists():
-            return {"jobs": {}, "censuses": []}
+            return _unused()
         with self._locked():
             return self._read()[1]
 
@@ -62,15 +62,19 @@ class DataLedger:
                 raise self._refused("most_jobs", "so many jobs have used its data")
             entry["jobs"].setdefault(run, {"rounds": 0, "epsilon": 0.0, "began": _now()})
 
-    def add_census(self, counted: str) -> None:
-        """Count a census; `counted` identifies the rows and sites that it is about."""
+    def add_census(self, rows: str, sites: str = "") -> None:
+        """Count a census of a set of rows; where it is hidden in sums, also which sites add up.
+
+        What was told one by one may be hidden in a sum as well, and the other way round.
+        """
         with self._changed() as entry:
-            if counted not in entry["censuses"]:
-                if len(entry["censuses"]) >= self._limits.censuses:
-                    raise self._refused(
-                        "censuses", "another set of rows or sites was counted before"
-                    )
-                entry["censuses"].append(counted)
+            for kind, new in (("rows", rows), ("sites", sites)):
+                known = entry["censuses"][kind]
+                if new and new not in known:
+                    if len(known) >= self._limits.censuses:
+                        why = f"another set of {kind} was counted before"
+                        raise self._refused("censuses", why)
+                    known.append(new)
 
     def add_round(self, run: str) -> None:
         """Count a message of a round; some are counted ahead, because writing takes time."""
@@ -124,11 +128,11 @@ class DataLedger:
     def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
         try:
             whole: dict[str, Any] = json.loads(self._file.read_text())
-            entry = whole.setdefault(self._key, {"jobs": {}, "censuses": []})
+            entry = whole.setdefault(self._key, _unused())
             assert isinstance(entry["jobs"], dict)
-            assert isinstance(entry["censuses"], list)
+            assert set(entry["censuses"]) == {"rows", "sites"}
         except FileNotFoundError:
-            whole = {self._key: {"jobs": {}, "censuses": []}}
+            whole = {self._key: _unused()}
         except (OSError, ValueError, KeyError, TypeError, AssertionError, AttributeError):
             raise UserError(
                 "the ledger of this site cannot be read; its operator must mend or remove it"
@@ -152,6 +156,10 @@ class DataLedger:
             raise UserError(
                 f"the ledger of this site cannot be written ({error.strerror}): nothing is sent"
             ) from None
+
+
+def _unused() -> dict[str, Any]:
+    return {"jobs": {}, "censuses": {"rows": [], "sites": []}}
 
 
 def _now() -> str:
