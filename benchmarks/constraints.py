@@ -280,8 +280,11 @@ def client_row(labels: int, seed: int, method: str, job: Any, result: Result) ->
     row(labels, seed, method, worst, f"{cost:.4f}", kept, f"{accuracy:.2%}")
 
 
-def timing(directory: str, repeats: int = 5) -> None:
-    """Rounds with M constraints against the unconstrained round, interleaved, medians."""
+def timing(directory: str, turns: int = 41, rounds: int = 20) -> None:
+    """Rounds with M constraints against the unconstrained round.
+
+    Turns are short and alternate, so that other work on the machine slows all of them alike.
+    """
     head("M", "ms a round", "ratio to the unconstrained round")
     engines = {}
     for count in (0, 1, 3, 10):
@@ -291,11 +294,12 @@ def timing(directory: str, repeats: int = 5) -> None:
         engine = RUNTIMES["fused"](job.problem, job.clients, job.algorithm, 0)
         engines[count] = engine, engine.advance(job.algorithm.init(job.problem.start), 2)
     seconds: dict[int, list[float]] = {count: [] for count in engines}
-    for _ in range(repeats):
-        for count, (engine, state) in engines.items():
+    for turn in range(turns):
+        for count in (*engines,) if turn % 2 else reversed(engines):
+            engine, state = engines[count]
             begun = time.perf_counter()
-            engine.advance(state, 102).w.block_until_ready()
-            seconds[count].append((time.perf_counter() - begun) / 100)
+            engine.advance(state, 2 + rounds).w.block_until_ready()
+            seconds[count].append((time.perf_counter() - begun) / rounds)
     base = np.median(seconds[0])
     for count, spent in seconds.items():
         row(count, f"{1e3 * np.median(spent):.2f}", f"{np.median(spent) / base:.2f}")
