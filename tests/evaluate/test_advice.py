@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedssca
-from fedssca.evaluate.advice import explain
+from fedssca.evaluate.advice import explain, lowest
 from fedssca.evaluate.certificate import BestPoints
 from fedssca.problem.custom import custom_problem
 from fedssca.problem.problem import Problem
@@ -91,3 +91,30 @@ def test_a_precision_is_said_as_it_was_measured() -> None:
     row = {"round": 0, "objective": 1.0, "constraints": [0.05], "train_precision": 0.8}
     (line,) = explain(p, [row | {"round": t} for t in range(0, 100, 10)], row)
     assert line == "precision of class 1: 0.8 is below its limit 0.9 by 0.1; it has levelled off"
+
+
+def test_a_limit_at_the_bottom_of_a_convex_function_is_not_promised() -> None:
+    """Noise that looks like a fall: the gradient says that nothing below 0.51 is near."""
+    p = toy(0.5)
+    rows = [
+        {"round": t, "objective": 1.0, "constraints": [0.01 + 30 / (t + 1) - 0.03]}
+        for t in range(0, 401, 10)
+    ]
+    least = rows[-1] | {"constraints": [0.02]}
+    assert "about 1" in explain(p, rows, least)[0]
+    floor = lowest(p, [0.02], np.array([[1.0], [0.001]]), 10.0)
+    np.testing.assert_allclose(floor, [0.01])
+    (line,) = explain(p, rows, least, floor)
+    assert "it falls slowly: between 0.51 and 0.52 looks attainable" in line
+
+
+def test_no_rate_below_zero_is_said_to_be_attainable() -> None:
+    p = fedssca.classifier(
+        fedssca.linear(2, 2), fedssca.false_negative_rate_at_most(0.05, np.array([0, 1, 1, 1]))
+    )
+    rows = [
+        {"round": t, "objective": 1.0, "constraints": [0.05 + 100 / max(t, 1)]}
+        for t in range(0, 401, 10)
+    ]
+    assert lowest(p, [0.2], np.ones((2, 1)), 1.0)[0] == -np.inf
+    assert "between 0 and 0.35 looks attainable" in explain(p, rows, rows[-1])[0]

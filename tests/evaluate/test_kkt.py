@@ -8,7 +8,7 @@ import pytest
 
 from fedssca.data.split import Rows
 from fedssca.evaluate.evaluator import evaluator_over
-from fedssca.evaluate.kkt import judge_prices, more_rounds, optimality
+from fedssca.evaluate.kkt import judge_prices, more_rounds, objective_scale, optimality
 from fedssca.problem.custom import custom_problem
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -101,3 +101,14 @@ def test_a_larger_residual_asks_for_more_rounds() -> None:
     asked = [more_rounds(residual, 1000) for residual in (0.06, 0.2, 0.9)]
     assert asked == sorted(asked)
     assert asked[0] > 0
+
+
+def test_a_start_far_away_does_not_make_the_rest_of_the_run_look_small() -> None:
+    def rows(*objectives: float) -> list[dict[str, float]]:
+        return [{"round": 10 * k, "objective": value} for k, value in enumerate(objectives)]
+
+    assert objective_scale(-7.0, rows(1e9, -6.5, -6.9, *[-7.0] * 8)) == 7.0
+    assert objective_scale(0.001, rows(2.3, 0.5, 0.1, *[0.001] * 8)) == pytest.approx(0.2299)
+    assert objective_scale(-7.0, rows(1e9, 9e8, *[8e8] * 9)) == 7.0
+    assert objective_scale(3.0, []) == objective_scale(3.0, rows(3.0)) == 3.0
+    assert objective_scale(3.0, rows(9.0, 3.0)[1:]) == 3.0  # the start was not evaluated

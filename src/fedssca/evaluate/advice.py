@@ -10,13 +10,31 @@ import numpy as np
 from fedssca.problem.limits import Bound
 from fedssca.problem.problem import Problem
 
-__all__ = ["explain"]
+__all__ = ["explain", "lowest"]
 
 Row = dict[str, Any]
 
 
-def explain(problem: Problem, rows: Sequence[Row], least: Row) -> list[str]:
-    """Why no point was feasible: which limit, how far, what looks attainable, what to do."""
+def lowest(
+    problem: Problem, values: Sequence[float], gradients: np.ndarray, length: float
+) -> np.ndarray:
+    """F_m - l |grad F_m|, below which a convex F_m cannot fall within the distance l of this point.
+
+    With l the length of the solution, a limit that stays broken at this value is out of reach.
+    Nothing is known of counts, whose gradients are those of a smooth function in their place.
+    """
+    floor = np.asarray(values, float) - length * np.linalg.norm(gradients[1:], axis=1)
+    floor[list(problem.stepwise)] = -np.inf
+    return floor
+
+
+def explain(
+    problem: Problem, rows: Sequence[Row], least: Row, floor: np.ndarray | None = None
+) -> list[str]:
+    """Why no point was feasible: which limit, how far, what looks attainable, what to do.
+
+    `floor` is what `lowest` says at the point of the row `least`.
+    """
     history = np.array([row["constraints"] for row in rows], float)
     rounds = np.array([row["round"] for row in rows], float)
     broken = [m for m in range(problem.constraints) if least["constraints"][m] > 0]
@@ -27,8 +45,11 @@ def explain(problem: Problem, rows: Sequence[Row], least: Row) -> list[str]:
         if m in alone:
             more = "it was kept at times, but never together with the other limits"
         else:
+            bottom = -np.inf if floor is None else min(float(floor[m]), now)
+            if m in problem.stepwise:  # rates, or differences of two rates
+                bottom = max(bottom, _value(bound, 0.0 if bound.high is not None else 1.0))
             more = _attainable(
-                bound, now, _outlook(rounds, history[:, m]), _exact(bound, least, now)
+                bound, now, _outlook(rounds, history[:, m], bottom), _exact(bound, least, now)
             )
         lines.append(f"{_how_far(bound, least, now)}; {more}")
     if alone and problem.constraints > 1:
@@ -40,6 +61,11 @@ def explain(problem: Problem, rows: Sequence[Row], least: Row) -> list[str]:
 def _quantity(bound: Bound, f: float) -> float:
     """The bounded quantity where the constraint has the value F_m = f."""
     return f + bound.high if bound.high is not None else (bound.low or 0.0) - f
+
+
+def _value(bound: Bound, quantity: float) -> float:
+    """F_m where the bounded quantity has this value."""
+    return quantity - bound.high if bound.high is not None else (bound.low or 0.0) - quantity
 
 
 def _exact(bound: Bound, row: Row, f: float) -> bool:
@@ -81,12 +107,14 @@ def _attainable(
     )
 
 
-def _outlook(rounds: np.ndarray, values: np.ndarray) -> tuple[float, float, int | None] | None:
+def _outlook(
+    rounds: np.ndarray, values: np.ndarray, floor: float
+) -> tuple[float, float, int | None] | None:
     """The range of what seems attainable, and the rounds after which the limit is met, if any.
 
     Two curves, a + b / t and a + b / sqrt(t), through the second half of the measured one: learning
-    curves lie between them. Nothing above the lowest value reached is promised, and nothing
-    beyond ten times the length of the run. None: too few points.
+    curves lie between them. Nothing above the lowest value reached is promised, nothing below
+    the floor, and nothing beyond ten times the length of the run. None: too few points.
     """
     late = rounds >= max(rounds[-1] / 2, 1)
     if late.sum() < 3:
@@ -94,10 +122,11 @@ def _outlook(rounds: np.ndarray, values: np.ndarray) -> tuple[float, float, int 
     reached, ends, meets = float(values.min()), [], []
     for power in (1.0, 0.5):
         slope, level = np.polyfit(rounds[late] ** -power, values[late], 1)
-        ends.append(min(float(level + max(slope, 0) * (10 * rounds[-1]) ** -power), reached))
+        end = float(level + max(slope, 0) * (10 * rounds[-1]) ** -power)
+        ends.append(min(max(end, floor), reached))
         if slope > 0 > level:
             meets.append(float((slope / -level) ** (1 / power)))
     slow = max(meets) if len(meets) == 2 else np.inf
-    if slow > 10 * rounds[-1]:
+    if floor > 0 or slow > 10 * rounds[-1]:
         return min(ends), reached, None
     return min(ends), reached, int(np.ceil(max(slow, rounds[-1]) * 1.2 / 100) * 100)

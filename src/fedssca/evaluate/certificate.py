@@ -27,6 +27,7 @@ __all__ = [
     "no_better_than_constant",
     "refine",
     "restore",
+    "solution_length",
     "unfinished",
 ]
 
@@ -130,6 +131,11 @@ def restore(evaluator: Evaluator, points: BestPoints, last: Array, row: Row) -> 
     return passes
 
 
+def solution_length(problem: Problem, w: Array) -> float:
+    """l = max(|w|, |w - w(1)|)."""
+    return max(float(jnp.linalg.norm(w)), float(jnp.linalg.norm(w - problem.start)))
+
+
 def certify(
     problem: Problem,
     evaluator: Evaluator,
@@ -140,7 +146,7 @@ def certify(
     found: Finished = NOTHING,
     *,
     rounds: int = 0,
-    began: float | None = None,
+    scale: float | None = None,
 ) -> Row:
     """Value, limit, margin and price of every constraint at w, the KKT residual, and a verdict.
 
@@ -149,14 +155,13 @@ def certify(
     own if the two agree, else None: `prices` then says why. `found` is what the last steps on all
     rows found. `converged` means feasible, with a small residual, and with an objective that the
     last steps hardly lowered. Where it is not, `more_rounds` is a rough number of rounds that would
-    do after the `rounds` of this run. `began` is F_0(w(1)).
+    do after the `rounds` of this run. `scale` is that of the objective, |F_0| if it is not given.
     """
     values = np.array(row["constraints"], float)
-    away = float(jnp.linalg.norm(w - problem.start))
-    length = max(float(jnp.linalg.norm(w)), away)
-    objective = float(row["objective"])
-    scale = max(abs(objective), 0.1 * abs(objective - (objective if began is None else began)))
-    here = optimality(balanced(problem, evaluator.gradients(w)), scale, values, length)
+    scale = abs(float(row["objective"])) if scale is None else scale
+    here = optimality(
+        balanced(problem, evaluator.gradients(w)), scale, values, solution_length(problem, w)
+    )
     titles = [bound.title or bound.quantity for bound in problem.bounds]
     prices, why = judge_prices(here, multipliers, found.multipliers, titles)
     entries = []

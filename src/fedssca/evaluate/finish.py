@@ -131,8 +131,10 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
         if not np.isfinite(ahead).all():
             break
         inverse.see(new.w - now.w, ahead[0] - g[0] + v @ (ahead[1:] - g[1:]))
+        reference = max(min(reference, abs(new.objective)), 1e-12)
         idle = idle + 1 if before - new.merit(sigma, margin) < DONE * reference else 0
         now, g = new, ahead
+        length = max(length, float(np.linalg.norm(now.w)))
         reached.append(now.objective)
         missed = np.maximum(now.f + margin, 0) if share == 1 else 0
         margin = np.where(v > 0, np.maximum(missed, 0.5 * margin), 0)

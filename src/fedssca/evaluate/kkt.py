@@ -5,7 +5,7 @@ With g_m = grad F_m over all training rows and l = max(|w|, |w - w(1)|) the leng
     a limit is active      where  F_m >= -0.01 l |g_m|   (a step of one per cent of l reaches it)
     prices                 nu = argmin |g_0 + sum_active nu_m g_m|,  nu >= 0
     r_1                    |g_0 + nu'g| / (|g_0| + sum nu_m |g_m|)
-    r_2                    |g_0 + nu'g| l / max(|F_0|, 0.1 |F_0 - F_0(w(1))|)
+    r_2                    |g_0 + nu'g| l / the scale of F_0, see `objective_scale`
     violation              min(1, max F_m+ / (l |g_m|))
     residual               max(min(r_1, r_2), violation)
 
@@ -16,8 +16,8 @@ where no limit is active, when r_1 is 1 by definition).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
@@ -29,6 +29,7 @@ __all__ = [
     "Optimality",
     "judge_prices",
     "more_rounds",
+    "objective_scale",
     "optimality",
 ]
 
@@ -68,7 +69,7 @@ def optimality(
 ) -> Optimality:
     """The residual and the fitted prices; `values` are F_1..F_M, limits subtracted.
 
-    `objective` is the scale max(|F_0|, 0.1 |F_0 - F_0(w(1))|) of the objective.
+    `objective` is the scale of the objective; see `objective_scale`.
     """
     lengths = np.linalg.norm(gradients, axis=1)
     first, others = gradients[0], gradients[1:]
@@ -86,6 +87,21 @@ def optimality(
     broken = min(float((np.maximum(values, 0) / reach).max(initial=0.0)), 1.0)
     mismatch = rest / float(lengths[0]) if lengths[0] > 0 else 0.0
     return Optimality(max(min(relative, elastic), broken), fitted, active, mismatch)
+
+
+def objective_scale(objective: float, rows: Sequence[Mapping[str, Any]]) -> float:
+    """max(|F_0|, min(0.1 |F_0 - F_0(w(1))|, |F_0 - F_0(w(T/10))|)), from the evaluated rounds.
+
+    An F_0 that falls to 0 is judged by how far it fell. A start far away would make everything
+    after it look small: what was lost in the first tenth of the run does not count alone, and
+    nothing counts if the rounds did not make nine tenths of the fall.
+    """
+    if not rows or rows[0]["round"] != 0:
+        return abs(objective)
+    later = next(row for row in rows if row["round"] >= rows[-1]["round"] / 10)
+    compared = (rows[0], later, rows[-1])
+    fell, rest, missed = (abs(objective - float(row["objective"])) for row in compared)
+    return max(abs(objective), min(0.1 * fell, rest)) if missed <= 0.1 * fell else abs(objective)
 
 
 def judge_prices(

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from fedssca.data.split import Columns, Rows
-from fedssca.evaluate.advice import explain
+from fedssca.evaluate.advice import explain, lowest
 from fedssca.evaluate.certificate import (
     BestPoints,
     certify,
@@ -16,11 +16,12 @@ from fedssca.evaluate.certificate import (
     feasible,
     refine,
     restore,
+    solution_length,
     unfinished,
 )
 from fedssca.evaluate.evaluator import Evaluator
 from fedssca.evaluate.finish import finish
-from fedssca.evaluate.kkt import Finished
+from fedssca.evaluate.kkt import Finished, objective_scale
 from fedssca.evaluate.limits import held_out_notes, limit_entries
 from fedssca.evaluate.tally import client_results, group_results
 from fedssca.evaluate.thresholds import set_thresholds
@@ -82,7 +83,9 @@ def conclude(
                 ]
         elif points.least is not None:
             w, row = points.least
-            notes = explain(problem, rows, row)
+            length = solution_length(problem, w)
+            floor = lowest(problem, row["constraints"], evaluator.gradients(w), length)
+            notes = explain(problem, rows, row, floor)
     return described(problem, evaluator, w, row, state, rows, found._replace(passes=passes), notes)
 
 
@@ -106,7 +109,7 @@ def described(
         rows[-1]["multipliers"],
         found,
         rounds=int(rows[-1]["round"]),
-        began=float(rows[0]["objective"]) if rows[0]["round"] == 0 else None,
+        scale=objective_scale(float(row["objective"]), rows),
     )
     notes = [*notes, *unfinished(certificate, rows), *problem.notes]
     tally = evaluator.tally(w)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import jax
 
 from fedssca.evaluate.certificate import unfinished
+from fedssca.evaluate.kkt import objective_scale
 from fedssca.run.result import Result
 from fedssca.run.simulate import Checkpoint
 
@@ -107,8 +108,7 @@ def _of_no_use(before: tuple[float, float], now: tuple[float, float], rows: Sequ
             return ""
         gained = "brought the limits no nearer"
     else:
-        scale = max(abs(high), 0.1 * abs(high - float(rows[0]["objective"])))
-        if near == 0 and high - low > GAIN * scale:
+        if near == 0 and high - low > GAIN * objective_scale(high, rows):
             return ""
         gained = f"lowered the objective by less than {100 * GAIN:g} %"
     return f"the last ones {gained}; more rounds would gain next to nothing, a larger batch may"
