@@ -332,6 +332,7 @@ def picture(directory: str) -> None:
             kept = "kept" if result.feasible else "broken"
             label = f"{name}: limit {kept}, |w|² {norm:.0f}"
             axis.plot(*zip(*seen, strict=True), label=label, color=colour, linestyle=dash)
+            axis.plot(seen[-1][0], result.final["train_cost"], "o", color=colour)
         axis.set(xlabel="communication round", ylim=(0, 0.6), title=f"ten clients, B = {batch}")
         axis.grid(alpha=0.3)
         axis.legend(frameon=False)

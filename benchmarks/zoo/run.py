@@ -94,6 +94,14 @@ def rival_runs(store: Store, name: str, method: str, seeds: range) -> Iterator[R
         yield store[key]
 
 
+def decided(store: Store, name: str) -> bool:
+    """The default method has reached an exact optimum, so that rivals need not be run."""
+    from summary import at_optimum
+
+    runs = [r for r in store.records if (r["case"], r["method"]) == (name, "default")]
+    return bool(runs) and at_optimum(runs, reference(name))
+
+
 def main() -> None:
     args = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     args.add_argument("--case", nargs="+", default=[], help="cases (default: all but large ones)")
@@ -123,6 +131,8 @@ def main() -> None:
     print(HEAD)
     for name in names:
         for method in methods:
+            if method in CHOICES["rivals"] and not said.case and decided(store, name):
+                continue
             runs = own_runs if method in METHODS else rival_runs
             for record in runs(store, name, method, seeds):
                 print(line(record, reference(name)), flush=True)

@@ -131,14 +131,28 @@ def listed(pairs: Sequence[tuple[float, Record]]) -> str:
     return ", ".join(f"{r['case']}/{r['seed']} {value:.1%}" for value, r in pairs) or "none"
 
 
+def at_optimum(runs: Sequence[Record], known: dict[str, Any]) -> bool:
+    """The median is within 1 % of an exact optimum: no method that keeps the limits is ahead."""
+    if known.get("exact") is not True or "objective" not in known:
+        return False
+    best = known["objective"]
+    return median_score(runs) <= best + AHEAD * max(abs(best), known.get("unit", 1e-9))
+
+
 def against_rivals(found: Runs, known: References) -> list[str]:
     """On which problems a method is ahead of, or level with, the best tuned rival."""
     lines = []
     for method in (m for m in found if m not in RIVALS):
-        level, losses, compared = 0, [], 0
+        level, losses, compared, proved, left = 0, [], 0, 0, []
         for name, runs in found[method].items():
             others = {m: median_score(found[m][name]) for m in RIVALS if name in found.get(m, {})}
-            if not others or not CASES[name].feasible:
+            if not CASES[name].feasible:
+                continue
+            if at_optimum(runs, known[name]):
+                proved += 1
+                continue
+            if not others:
+                left.append(name)
                 continue
             compared += 1
             rival = min(others, key=lambda m: others[m])
@@ -149,11 +163,14 @@ def against_rivals(found: Runs, known: References) -> list[str]:
                 level += 1
             else:
                 losses.append(f"{name} ({(own - other) / size:+.1%} against {rival})")
-        if compared:
+        if compared + proved:
+            total, all_level = compared + proved, level + proved
             lines.append(
-                f"\n{method} against the best tuned rival: ahead or within {AHEAD:.0%} on {level} "
-                f"of {compared} problems ({level / compared:.0%}); behind: "
-                f"{', '.join(losses) or 'none'}"
+                f"\n{method} against the best tuned rival: within {AHEAD:.0%} of the exact "
+                f"optimum, so that no rival can be ahead by more, on {proved} problems; ahead or "
+                f"within {AHEAD:.0%} on {level} of {compared} others; together {all_level} of "
+                f"{total} ({all_level / total:.0%}); behind: {', '.join(losses) or 'none'}; "
+                f"not compared: {', '.join(left) or 'none'}"
             )
     return lines
 

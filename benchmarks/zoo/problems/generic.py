@@ -44,6 +44,11 @@ def rosenbrock_20(seed: int) -> Case:
     return rosenbrock(seed, 20)
 
 
+@case("generic")
+def rosenbrock_100(seed: int) -> Case:
+    return rosenbrock(seed, 100)
+
+
 def halfspaces(
     normal: np.ndarray,
     limits: Any,
