@@ -83,7 +83,7 @@ def conclude(
                 ]
         elif points.least is not None:
             w, row = points.least
-            length = solution_length(problem, w)
+            length, passes = solution_length(problem, w), passes + 1
             floor = lowest(problem, row["constraints"], evaluator.gradients(w), length)
             notes = explain(problem, rows, row, floor)
     return described(problem, evaluator, w, row, state, rows, found._replace(passes=passes), notes)
