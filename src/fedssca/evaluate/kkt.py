@@ -90,18 +90,15 @@ def optimality(
 
 
 def objective_scale(objective: float, rows: Sequence[Mapping[str, Any]]) -> float:
-    """max(|F_0|, min(0.1 |F_0 - F_0(w(1))|, |F_0 - F_0(w(T/10))|)), from the evaluated rounds.
+    """max(|F_0|, 0.1 |F_0 - F_0(w(1))|), from the evaluated rounds.
 
-    An F_0 that falls to 0 is judged by how far it fell. A start far away would make everything
-    after it look small: what was lost in the first tenth of the run does not count alone, and
-    nothing counts if the rounds did not make nine tenths of the fall.
+    An F_0 that falls to 0 is judged by how far it fell. The fall does not count if the rounds did
+    not make nine tenths of it: then a start far away would make everything else look small.
     """
     if not rows or rows[0]["round"] != 0:
         return abs(objective)
-    later = next(row for row in rows if row["round"] >= rows[-1]["round"] / 10)
-    compared = (rows[0], later, rows[-1])
-    fell, rest, missed = (abs(objective - float(row["objective"])) for row in compared)
-    return max(abs(objective), min(0.1 * fell, rest)) if missed <= 0.1 * fell else abs(objective)
+    fell, missed = (abs(objective - float(row["objective"])) for row in (rows[0], rows[-1]))
+    return max(abs(objective), 0.1 * fell) if missed <= 0.1 * fell else abs(objective)
 
 
 def judge_prices(
