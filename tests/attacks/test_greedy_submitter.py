@@ -76,18 +76,19 @@ def test_jobs_are_counted_across_processes(tmp_path: Path) -> None:
 
 
 def test_epsilon_of_jobs_adds_up(tmp_path: Path) -> None:
-    file = clinics(tmp_path, "[limits]\nmost_epsilon = 2.5\n")[0]
-    for number in range(2):
-        ledger = DataLedger(ledger_of(file), read_source(file))
-        ledger.add_job(f"job {number}")
-        ledger.spend(f"job {number}", 1.2)
-        ledger.spend(f"job {number}", 1.2)  # the same job again
-    ledger.add_job("job 2")
-    with pytest.raises(LimitRefused, match=r"most_epsilon = 2.5"):
-        ledger.spend("job 2", 1.2)
+    """That of a job that is resumed too: it may send all of its messages again."""
+    file = clinics(tmp_path, "[limits]\nmost_epsilon = 4\n")[0]
+    for job in ("one", "two", "two"):
+        ledger = DataLedger(ledger_of(file), read_source(file))  # of another process
+        ledger.add_job(job)
+        ledger.spend(job, 1.2)
+        ledger.spend(job, 1.2)  # the next message of the same job in the same process
+    ledger.add_job("three")
+    with pytest.raises(LimitRefused, match=r"most_epsilon = 4"):
+        ledger.spend("three", 1.2)
     (tmp_path / "0.csv").write_text((tmp_path / "1.csv").read_text())
     again = DataLedger(ledger_of(file), read_source(file))  # other rows of the same source
-    assert sum(job["epsilon"] for job in again.entry()["jobs"].values()) == pytest.approx(2.4)
+    assert sum(job["epsilon"] for job in again.entry()["jobs"].values()) == pytest.approx(3.6)
 
 
 KILLED = """

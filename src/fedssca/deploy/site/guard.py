@@ -75,7 +75,6 @@ class Guard:
 
     def __init__(self, source: SiteFile, ledger: DataLedger) -> None:
         self._source, self._limits, self._ledger = source, source.limits, ledger
-        self._spent: dict[str, float] = {}
 
     def answer(self, envelope: Envelope, about: About) -> bytes:
         """The bytes of an answer to the server, if it may leave."""
@@ -156,9 +155,8 @@ class Guard:
             raise must_be_noisy(self._source)
         self._check_batch(stage, about)
         run = envelope.run.hex()
-        if about.epsilon is not None and self._spent.get(run, -1.0) < about.epsilon:
+        if about.epsilon is not None:
             self._ledger.spend(run, about.epsilon)
-            self._spent[run] = about.epsilon
         if stage == "train":
             self._ledger.add_round(run)
 

@@ -47,6 +47,8 @@ class DataLedger:
         self._file, self._key, self._limits = file, source_digest(source), source.limits
         self._reserved: dict[str, int] = {}
         """For each run: the rounds that are counted already and not yet used."""
+        self._spent: dict[str, float] = {}
+        """For each run: what this process has counted of its epsilon."""
 
     def entry(self) -> dict[str, Any]:
         """What has been counted so far."""
@@ -89,12 +91,19 @@ class DataLedger:
         self._reserved[run] -= 1
 
     def spend(self, run: str, epsilon: float) -> None:
-        """Count what a job spends in all of its rounds; epsilon of different jobs adds up."""
+        """Count what a job spends in all of its rounds; epsilon of different jobs adds up.
+
+        So does that of a job that goes on in another process, because it may send all of its
+        messages again, with fresh noise.
+        """
+        more, most = epsilon - self._spent.get(run, 0.0), self._limits.most_epsilon
+        if more <= 0:
+            return
         with self._changed() as entry:
-            job, most = entry["jobs"][run], self._limits.most_epsilon
-            job["epsilon"] = max(job["epsilon"], epsilon)
-            if most and sum(each["epsilon"] for each in entry["jobs"].values()) > most:
+            entry["jobs"][run]["epsilon"] += more
+            if most and sum(job["epsilon"] for job in entry["jobs"].values()) > most:
                 raise self._refused("most_epsilon", "this job would spend more of it than is left")
+        self._spent[run] = epsilon
 
     def _refused(self, key: str, why: str) -> LimitRefused:
         return LimitRefused(f"limits.{key}", getattr(self._limits, key), why)
