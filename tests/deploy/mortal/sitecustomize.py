@@ -1,12 +1,15 @@
-"""Put on the path of sites: a site's job is killed (-9) when one certain envelope comes to it.
+"""Put on the path of sites: a site's job is killed (-9), or sleeps, when a certain envelope comes.
 
 FEDSSCA_DEADLY = "site-4 train/reply 10, ...": the site, the kind of the envelope, its round.
+FEDSSCA_SLOW = "site-4 train/reply 10 9, ...": the same, and how many seconds it sleeps.
 """
 
 import os
 import signal
 import sys
+import time
 
+slow = [tuple(one.split()) for one in os.environ.get("FEDSSCA_SLOW", "").split(",") if one]
 deadly = [tuple(one.split()) for one in os.environ.get("FEDSSCA_DEADLY", "").split(",") if one]
 
 
@@ -25,10 +28,13 @@ class Finder:
                 envelope = decode(data)
                 if (self._name, envelope.kind, str(envelope.round)) in deadly:
                     os.kill(os.getpid(), signal.SIGKILL)
+                for *which, seconds in slow:
+                    if [self._name, envelope.kind, str(envelope.round)] == which:
+                        time.sleep(float(seconds))
                 return original(self, data, post)
 
             Party.handle = handle
 
 
-if deadly:
+if deadly or slow:
     sys.meta_path.insert(0, Finder())
