@@ -30,8 +30,19 @@ __all__ = ["Certified", "certify_path"]
 Row = dict[str, Any]
 SHARES = (2.0, 1.4, 1.0, 0.7, 0.45, 0.2, 0.0)
 """The shares of the margin by which limits are tightened, the most cautious first."""
+MOST = 0.9
+"""The largest part of a limit by which it is tightened."""
 STEPS = 15
 """The steps on all training rows from one model of the path to the next."""
+
+
+class Margins(NamedTuple):
+    """By how much limits are tightened, in the units of the F_m; 0 where nothing is certified."""
+
+    needed: np.ndarray
+    """What certification needs."""
+    possible: np.ndarray
+    """What models can keep at most."""
 
 
 class Certified(NamedTuple):
@@ -51,9 +62,10 @@ class Certified(NamedTuple):
 
 def _margins(
     problem: Problem, tester: Tester, evaluator: Evaluator, given: Calibration, at: Array, row: Row
-) -> np.ndarray:
-    """The margin of every constraint in the unit of its F_m; 0 where nothing is to be certified."""
-    margins, rows = np.zeros(problem.constraints), tester.fewest_rows(at)
+) -> Margins:
+    """The margins of all constraints."""
+    needed, possible = np.zeros((2, problem.constraints))
+    rows = tester.fewest_rows(at)
     tally = evaluator.tally(at)
     for limit in tester.limits:
         delta = tester.delta(limit)
@@ -62,8 +74,17 @@ def _margins(
         margin = margin_of(limit, rows[limit.quantity], known, delta, given.clip)
         value = None if known is None else known.value
         for m in limit.constraints:
-            margins[m] = margin * _unit(problem, m, value, row)
-    return margins
+            needed[m], possible[m] = np.array([margin, _room(limit)]) * _unit(
+                problem, m, value, row
+            )
+    return Margins(needed, possible)
+
+
+def _room(limit: StatedLimit) -> float:
+    """Nearly all of the room between the limit and the best value that there can be."""
+    if limit.low is not None and limit.high is not None:
+        return MOST * (limit.high - limit.low) / 2
+    return MOST * (limit.high if limit.high is not None else 1 - (limit.low or 0.0))
 
 
 def _unit(problem: Problem, m: int, value: float | None, row: Row) -> float:
@@ -91,7 +112,8 @@ def certify_path(
     margins = _margins(problem, tester, evaluator, given, w, row)
     path, now, passes = [], start, 0
     for share in SHARES:
-        found, used = _tightened_model(problem, evaluator, now, share * margins, thresholds)
+        tighter = np.minimum(share * margins.needed, margins.possible)
+        found, used = _tightened_model(problem, evaluator, now, tighter, thresholds)
         passes += used
         if found is not None:
             path.append(found)
