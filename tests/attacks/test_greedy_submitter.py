@@ -124,3 +124,12 @@ def test_a_killed_process_has_counted_what_it_sent(tmp_path: Path) -> None:
     with pytest.raises(LimitRefused, match=r"limits\.most_rounds = 20"):
         ledger.add_round("job")
     assert json.loads(ledger_of(file).read_text())
+
+
+def test_without_a_ledger_nothing_is_sent(tmp_path: Path) -> None:
+    """What cannot be counted does not leave; the line tells no path of the site."""
+    files = clinics(tmp_path)
+    ledger_of(files[0]).mkdir()
+    with pytest.raises(Exception, match="site-1: the ledger of this site cannot be read") as error:
+        ask_census(files, [], tmp_path / "run")
+    assert str(tmp_path) not in str(error.value)

@@ -108,7 +108,7 @@ class Guard:
     def error(self, envelope: Envelope, error: Exception) -> bytes:
         """The bytes of an error: one line, without the words of an error that nobody foresaw."""
         known = isinstance(error, UserError | InvalidMessage | PeerUnreachable)
-        text = getattr(error, "public", str(error))
+        text = str(error)
         if not known:
             logging.getLogger(__name__).error("an error at this site", exc_info=error)
             text = f"an error of type {type(error).__name__}, see the log of this site"

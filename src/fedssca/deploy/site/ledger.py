@@ -19,6 +19,7 @@ from typing import Any
 
 from fedssca.deploy.site.refusal import LimitRefused
 from fedssca.errors import UserError
+from fedssca.run.record import RunDirectory
 from fedssca.run.schema import SiteFile
 
 __all__ = ["DataLedger", "ledger_of", "source_digest"]
@@ -149,21 +150,13 @@ class DataLedger:
         return whole, whole[self._key]
 
     def _write(self, text: str) -> None:
-        draft = self._file.with_suffix(f".{os.getpid()}.draft")
+        folder = RunDirectory(self._file.parent)
         try:
-            with open(draft, "w", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, self._file)
-            folder = os.open(self._file.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except OSError as error:
+            folder.write(self._file.name, lambda file: file.write(text.encode()))
+        except UserError:
             raise UserError(
-                f"the ledger of this site cannot be written ({error.strerror}): nothing is sent"
+                "the ledger of this site cannot be written, so that nothing is sent: the folder of "
+                "site.toml must be writable"
             ) from None
 
 
