@@ -293,7 +293,7 @@ def test_scattered_columns_are_aligned_and_predicted(columns_bench: Bench, tmp_p
             new = file.with_name(f"{name}-new.npz")
             np.savez(new, x=blocks[-1][fresh], ids=fresh + 500, features=own["features"])
             more = f'predict = "{new.name}"\nshare_ids = {str(number == 1).lower()}\n'
-            file.write_text(before[name].replace(name, f"{name}-scattered") + more)
+            file.write_text(more + before[name].replace(name, f"{name}-scattered"))
         columns_bench.run(config, tmp_path / "real")
         submitted = SubmittedRun.read(tmp_path / "real")
         asked = (submitted, tmp_path / "real", "predict", LONGEST)
