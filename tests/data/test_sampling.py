@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedssca.data.sampling import batch_indices, words
+from fedssca.data.sampling import TAIL, batch_indices, drawn_rows, places_for, words
 
 SMALL = [3, 7, 10, 97]
 
@@ -123,3 +123,29 @@ def test_the_round_may_be_traced() -> None:
     traced = jax.jit(lambda t: batch_indices(6, t, np.arange(2), sizes, 8, 2))
     for t in (1, 2, 77):
         assert np.array_equal(traced(t), batch_indices(6, t, np.arange(2), sizes, 8, 2))
+
+
+def test_poisson_samples_take_every_row_with_its_own_probability() -> None:
+    sizes, batch, rounds = np.array([30, 200]), 10, 2000
+    places = places_for(sizes, batch)
+
+    def marks(t: jax.Array) -> jax.Array:
+        drawn = drawn_rows(words(5), t, np.arange(2), sizes, batch, 1, places)
+        blank = jax.numpy.zeros((2, 200), bool)
+        return blank.at[np.arange(2)[:, None], drawn.rows].max(drawn.present)
+
+    seen = np.asarray(jax.jit(jax.vmap(marks))(np.arange(1, rounds + 1)))
+    for client, size in enumerate(sizes):
+        own, rate = seen[:, client, :size], batch / size
+        assert own.mean() == pytest.approx(rate, rel=0.05)
+        assert np.abs(own.mean(0) - rate).max() < 5 * np.sqrt(rate * (1 - rate) / rounds)
+        spread = np.sqrt(size * rate * (1 - rate))
+        assert own.sum(1).std() == pytest.approx(spread, rel=0.1)
+    assert not seen[:, 0, 30:].any()
+
+
+def test_a_batch_has_places_for_nearly_every_sample() -> None:
+    for size in (10, 100, 6000):
+        places = places_for([size], 10)
+        assert stats.binom.sf(places, size, 10 / size) <= TAIL
+        assert places <= min(size, 60)

@@ -5,6 +5,11 @@ permutation of all rows is never stored, and any party can compute the batch of 
 permutation is a Feistel network over Z_a x Z_b, with a b slightly above the number of rows; a value
 outside the rows is permuted again until it is inside. A Feistel network does not mix a small set
 well, so clients with few rows sort random numbers instead.
+
+Poisson sampling takes each of N rows with probability q = B / N, independently. That is a binomial
+number of rows, and so many of them without replacement: the number is drawn first, then the same
+permutation says which. A batch has `places` for that number with room to spare. All of this is a
+function of the seed, made to be repeated; it hides nothing from anybody who knows the seed.
 """
 
 from __future__ import annotations
@@ -16,11 +21,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-__all__ = ["Population", "batch_indices", "uniform", "words"]
+__all__ = [
+    "TAIL",
+    "Drawn",
+    "Population",
+    "batch_indices",
+    "drawn_rows",
+    "places_for",
+    "uniform",
+    "words",
+]
 
 ROUNDS = 6
 FEW = 64
 """Clients with at most this many rows sort random numbers."""
+TAIL = 1e-15
+"""The largest probability that Poisson sampling draws more rows than a batch has places."""
 
 
 def words(seed: int) -> np.ndarray:
@@ -55,6 +71,63 @@ class Population(NamedTuple):
         )
 
 
+class Drawn(NamedTuple):
+    """The rows of a round: numbers, and which of the places are in use."""
+
+    rows: Any
+    """(clients, places) Row numbers."""
+    present: Any = None
+    """(clients, places) Whether a row is in the batch; None: all of them are."""
+
+
+def places_for(sizes: Any, batch: int) -> int:
+    """Places that the Poisson batches of all clients fit into, up to a probability `TAIL` each.
+
+    >>> places_for([1000], 100)
+    180
+    """
+    from scipy.stats import binom
+
+    rows = np.unique(np.asarray(sizes))
+    most = binom.isf(TAIL, rows, np.minimum(1.0, batch / rows))
+    return int(np.minimum(most, rows).max())
+
+
+def drawn_rows(
+    seed: int | Array,
+    round: Array | int,
+    clients: np.ndarray | Array,
+    sizes: np.ndarray | Population,
+    batch: int,
+    steps: int = 1,
+    places: int = 0,
+) -> Drawn:
+    """The rows of each client: `batch` of them per step, or with `places` a Poisson sample."""
+    people = sizes if isinstance(sizes, Population) else Population.of(sizes)
+    if not places:
+        return Drawn(batch_indices(seed, round, clients, people, batch, steps))
+    clients, last = jnp.asarray(clients), people.size - np.uint32(1)
+    position = jnp.minimum(np.arange(places, dtype=np.uint32)[None], last)
+    key = jnp.broadcast_to(_key(seed, round, clients[:, None], np.uint32(0)), position.shape)
+    count = _binomial(seed, round, clients, jnp.asarray(people.size)[:, 0], batch)
+    index = _permuted(position, people, key)
+    return Drawn(index.astype(jnp.int32), np.arange(places)[None] < count[:, None])
+
+
+def _binomial(seed: int | Array, round: Any, clients: Array, rows: Array, batch: int) -> Array:
+    """The number of rows that each client draws."""
+    both = jnp.asarray(words(seed) if isinstance(seed, int) else seed)
+    key = jax.random.wrap_key_data(both, impl="threefry2x32")
+    key = jax.random.fold_in(key, jnp.asarray(round).astype(jnp.uint32))
+
+    def one(client: Array, rows: Array) -> Array:
+        own = jax.random.fold_in(key, client.astype(jnp.uint32))
+        share = jnp.minimum(1, batch / rows.astype(jnp.float32))
+        return jax.random.binomial(own, rows.astype(jnp.float32), share)
+
+    return jax.vmap(one)(clients, rows)
+
+
 def batch_indices(
     seed: int | Array,
     round: Array | int,
@@ -75,18 +148,21 @@ def batch_indices(
     epoch, start = step // in_pass, (step % in_pass) * np.uint32(batch)
     position = jnp.asarray(start + np.tile(np.arange(batch, dtype=np.uint32), steps)[None])
     key = jnp.broadcast_to(_key(seed, round, clients[:, None], epoch), position.shape)
+    return _permuted(position, people, key).astype(jnp.int32)
+
+
+def _permuted(position: Array, people: Population, key: Array) -> Array:
+    """The images of positions under the permutations of the clients' rows."""
     if not people.any_many:
-        index = _shuffle(position, people.size, key)
-    elif not people.any_few:
-        index = _permute(position, people.size, people.side, key)
-    else:
-        few = people.size <= FEW
-        index = jnp.where(
-            few,
-            _shuffle(jnp.where(few, position, 0), people.size, key),
-            _permute(position, people.size, people.side, key),
-        )
-    return index.astype(jnp.int32)
+        return _shuffle(position, people.size, key)
+    if not people.any_few:
+        return _permute(position, people.size, people.side, key)
+    few = people.size <= FEW
+    return jnp.where(
+        few,
+        _shuffle(jnp.where(few, position, 0), people.size, key),
+        _permute(position, people.size, people.side, key),
+    )
 
 
 def uniform(seed: int | Array, round: Array | int, clients: Array) -> Array:

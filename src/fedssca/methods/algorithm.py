@@ -107,6 +107,9 @@ class Algorithm(NamedTuple):
     """Message of a client (or of one block of w) from the terms as a function of its parameters."""
     update: Callable[[State, Message], State]
     """The next state from the sum of all messages."""
+    places: int = 0
+    """Places for the rows of a batch that is a Poisson sample of B rows on average; 0: a batch has
+    exactly B rows."""
 
 
 def start(problem: Problem, w: Array, memory: Any) -> State:

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.data.sampling import batch_indices
+from fedssca.data.sampling import Drawn, drawn_rows
 from fedssca.methods.algorithm import Algorithm, Message, Request
 from fedssca.problem.problem import Array, Batch, Problem, Terms, Vertical
 from fedssca.rounds.codec import InvalidMessage
@@ -40,7 +40,10 @@ def for_party(split: Vertical, number: int, request: Request, index: Any) -> dic
 
 
 class RowClient:
-    """A client that holds rows: it draws its own mini-batch and sends its weighted statistics."""
+    """A client that holds rows: it draws its own mini-batch and sends its weighted statistics.
+
+    `draw` replaces the batches that the seed determines, for clients whose batches are secret.
+    """
 
     def __init__(
         self,
@@ -51,30 +54,38 @@ class RowClient:
         total: int,
         seed: int,
         perturbation: Perturbation = unperturbed,
+        draw: Callable[[Request], Drawn] | None = None,
     ) -> None:
         self.number = number
         self._rows = {name: jnp.asarray(column) for name, column in rows.items()}
         size = len(rows["y"]) if "y" in rows else len(next(iter(rows.values())))
 
         @jax.jit
-        def reply(rows: Batch, request: Request) -> Message:
+        def by_seed(request: Request) -> Drawn:
             me, sizes = np.array([number]), np.array([size])
-            (index,) = batch_indices(
-                seed, request.round, me, sizes, algorithm.batch, algorithm.steps
-            )
+            drawn = algorithm.batch, algorithm.steps, algorithm.places
+            return drawn_rows(seed, request.round, me, sizes, *drawn)
+
+        @jax.jit
+        def reply(rows: Batch, request: Request, drawn: Drawn) -> Message:
+            index = drawn.rows[0]
             batch = {name: column[index] for name, column in rows.items()}
             batch["client"] = jnp.full(index.shape, number, jnp.int32)
-            weight = size / (algorithm.batch * total)
-            batch["weight"] = jnp.full(index.shape, weight, request.w.dtype)
+            weight = jnp.full(index.shape, size / (algorithm.batch * total), request.w.dtype)
+            batch["weight"] = weight
+            if drawn.present is not None:
+                batch["weight"] = jnp.where(drawn.present[0], weight, 0)
+                batch["share"] = jnp.full_like(weight, size / (total * len(index)))
             return algorithm.reply(problem.terms, request, batch)
 
-        self._reply = reply
+        self._draw, self._reply = draw or by_seed, reply
         self._perturb = perturbation.client(number, size / total)
 
     def handle(self, phase: str, request: Request) -> Outgoing:
         """Answer a request of the server."""
         del phase
-        return {SERVER: self._perturb(self._reply(self._rows, request), request)}
+        message = self._reply(self._rows, request, self._draw(request))
+        return {SERVER: self._perturb(message, request)}
 
 
 class ColumnClient:

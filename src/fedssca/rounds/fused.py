@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.data.memory import on_device, summed
-from fedssca.data.sampling import Population, batch_indices, words
+from fedssca.data.sampling import Drawn, Population, drawn_rows, places_for, words
 from fedssca.data.split import Columns, Rows
 from fedssca.methods.algorithm import Algorithm, Message, Request, State
 from fedssca.problem.problem import Array, Batch, Problem
@@ -31,8 +31,8 @@ from fedssca.rounds.perturb import Perturbation, unperturbed
 
 __all__ = ["Draw", "Fused", "Joined"]
 
-Draw: TypeAlias = Callable[[Request], Array]
-"""A request -> the row numbers of its batches, (clients asked, steps * batch)."""
+Draw: TypeAlias = Callable[[Request], Drawn]
+"""A request -> the rows of its batches, (clients asked, steps * batch or places)."""
 
 TILE = 3_000
 """Rows that go through one product together: converted to floats they fit into the cache."""
@@ -97,17 +97,18 @@ def _table(clients: Rows | Columns) -> dict[str, np.ndarray]:
 
 
 def _at_random(algorithm: Algorithm, seed: Array, people: Population, table: Batch) -> Draw:
-    """Draw without replacement from the rows of each client, which begin at its offset."""
+    """Draw from the rows of each client, which begin at its offset."""
 
-    def draw(request: Request) -> Array:
+    def draw(request: Request) -> Drawn:
         first, who = table["offset"], people
         numbers = jnp.arange(len(first))
         if request.turnout:
             numbers = request.turnout.asked
             who, first = people.take(numbers), first[numbers]
-        index = batch_indices(seed, request.round, numbers, who, algorithm.batch, algorithm.steps)
-        place = index + first[:, None]
-        return table["order"][place] if "order" in table else place
+        how = algorithm.batch, algorithm.steps, algorithm.places
+        drawn = drawn_rows(seed, request.round, numbers, who, *how)
+        place = drawn.rows + first[:, None]
+        return drawn._replace(rows=table["order"][place] if "order" in table else place)
 
     return draw
 
@@ -153,7 +154,7 @@ class Joined:
         if request.turnout:
             numbers, answers = request.turnout.asked, request.turnout.answers
             share = share[numbers]
-        index = self._draw(request)
+        index, present = self._draw(request)
         drawn: Batch = {
             "row": index,
             "client": jnp.broadcast_to(numbers[:, None], index.shape),
@@ -163,7 +164,7 @@ class Joined:
 
         def reply(drawn: Batch) -> Message:
             batch = {name: column[drawn["row"]] for name, column in self._columns.items()}
-            extra = {"client": drawn["client"], "weight": drawn["weight"]}
+            extra = {name: column for name, column in drawn.items() if name != "row"}
             return algorithm.reply(self._problem.terms, asked, batch | extra)
 
         def answer(one: tuple[Array, Batch]) -> Message:
@@ -172,9 +173,24 @@ class Joined:
         if self._joined:
             drawn["weight"] = jnp.where(answers[:, None], drawn["weight"], 0)
             drawn = jax.tree.map(jnp.ravel, drawn)
-            return summed(reply, _tiles(drawn)) if index.size > TILE else reply(drawn)
+            if present is not None:
+                drawn = _packed(drawn, present.ravel(), len(share) * algorithm.batch)
+                heavy = jnp.where(answers, share, 0).sum()
+                drawn["share"] = jnp.full_like(drawn["weight"], heavy / len(drawn["row"]))
+            return summed(reply, _tiles(drawn)) if len(drawn["row"]) > TILE else reply(drawn)
         total: Message = summed(answer, (answers, drawn))
         return total
+
+
+def _packed(drawn: Batch, present: Array, mean: int) -> Batch:
+    """The rows that are present first, in as many places as so many rows on average need.
+
+    Fewer places are empty than if every client had places of its own.
+    """
+    room = min(len(present), places_for([1000 * mean], mean))
+    order = jnp.argsort(~present, stable=True)[:room]
+    kept = jax.tree.map(lambda leaf: leaf[order], drawn)
+    return kept | {"weight": jnp.where(present[order], kept["weight"], 0)}
 
 
 def _tiles(drawn: Batch) -> Batch:

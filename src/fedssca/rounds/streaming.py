@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedssca.data.sampling import Drawn
 from fedssca.data.stream import Streams
 from fedssca.methods.algorithm import Algorithm, State, Turnout
 from fedssca.methods.participation import cohort_of
@@ -69,7 +70,7 @@ class Streaming:
 
             def one(now: State) -> State:
                 index = jnp.asarray(first_row, jnp.int32) + (now.round - begun) * rows
-                parties = Joined(problem, algorithm, columns, share, lambda request: index)
+                parties = Joined(problem, algorithm, columns, share, lambda request: Drawn(index))
                 return one_round(algorithm, parties, now)
 
             return jax.lax.while_loop(lambda now: now.round < until, one, state)

@@ -37,6 +37,8 @@ ReadChange: TypeAlias = Callable[[Request], LocalChange]
 
 ROOM = 4_000_000
 """Bytes of single samples' gradients that are held at a time: they stay near the processor."""
+OWN = ("weight", "share")
+"""What a batch says of its rows besides the data."""
 
 
 def per_sample(
@@ -65,7 +67,7 @@ def per_sample(
 
         def some(rows: Batch) -> Message:
             weight = rows["weight"].astype(request.w.dtype)
-            each = jax.vmap(alone)({k: v for k, v in rows.items() if k != "weight"})
+            each = jax.vmap(alone)({k: v for k, v in rows.items() if k not in OWN})
             # Held back, or the gradients would be computed anew for each of their two uses.
             slopes = jax.lax.optimization_barrier(_centred(each.vectors, still))
             squares = [_squares(leaf, whose) for leaf in jax.tree.leaves(slopes)]
@@ -75,13 +77,14 @@ def per_sample(
                 jax.tree.map(lambda leaf: _weighted(factor, leaf, whose), slopes),
             )
 
+        # What clients weigh in all is public. The rows of a Poisson sample are not: their number
+        # must not change what the server knows anyway.
+        weight = batch["share" if "share" in batch else "weight"].sum().astype(request.w.dtype)
         one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batch)
         shape = jax.eval_shape(alone, one).vectors
         room = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shape))
         total = summed(some, _parts(batch, max(1, ROOM // max(room, 1))))
-        return total._replace(
-            vectors=_placed(total.vectors, still, batch["weight"].sum().astype(request.w.dtype))
-        )
+        return total._replace(vectors=_placed(total.vectors, still, weight))
 
     return algorithm._replace(reply=reply)
 
