@@ -10,7 +10,7 @@ import pytest
 from fedssca.deploy.server.sites import SitesMissing
 from fedssca.deploy.site.stages import Parts, stage_client
 from fedssca.errors import UserError
-from fedssca.privacy.noise.messages import SecretNoise
+from fedssca.privacy.noise.secret import SecretNoise
 from fedssca.rounds.client import for_party
 from fedssca.rounds.codec import decode
 from fedssca.run.build import build
@@ -18,10 +18,7 @@ from fedssca.run.config import parse
 from tests.deploy.loopback import deployed
 
 pytest.importorskip("dp_accounting")
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:epsilon assumes"),
-    pytest.mark.filterwarnings("ignore:privacy. noise hides samples from the server only"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:privacy. noise hides samples from the server only")
 BASE = """
 [model]
 hidden = 4
@@ -81,7 +78,8 @@ def test_sites_draw_their_own_noise_and_resuming_is_counted(tmp_path: Path) -> N
 def test_parties_with_columns_hide_their_blocks(tmp_path: Path) -> None:
     done, _, _ = deployed(parse(BASE, COLUMNS), 2, tmp_path)
     assert done["private_messages"] == 1  # no row is drawn twice in two rounds
-    assert done["assumption"] == "the server knows who takes part in a round"
+    assert done["sampling"] == "none: the server knows who takes part in a round"
+    assert done["private_evaluations"] == 2
 
 
 def test_rows_that_were_not_counted_are_refused() -> None:

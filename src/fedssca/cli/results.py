@@ -105,9 +105,8 @@ def certificate_table(name: str, certificate: Row) -> Table:
             "withheld" if price is None else f"{price:.4g}",
         )
     more = len(entries) - MOST
-    converged = "converged" if certificate["converged"] else "not converged"
     table.caption = (
-        f"{converged}: KKT residual {certificate['kkt_residual']:.2g} (0: nothing left to gain)"
+        _how_far(certificate)
         + (f"; {more} more limits in result.json" if more > 0 else "")
         + "".join(f"\n○ not checked: {why}" for why in _reasons(entries))
         + _promise(certificate)
@@ -125,6 +124,14 @@ def _promise(certificate: Row) -> str:
     if certificate["certified"]:
         return f"\n[green]certified: the limits hold on new rows{each}, with {level} confidence[/]"
     return f"\n[yellow]not certified for new rows{each} at {level} confidence[/]"
+
+
+def _how_far(certificate: Row) -> str:
+    """Return how far the model is from a point at which nothing is left to gain."""
+    if certificate["kkt_residual"] is None:
+        return "all values carry privacy noise; no KKT residual is computed"
+    converged = "converged" if certificate["converged"] else "not converged"
+    return f"{converged}: KKT residual {certificate['kkt_residual']:.2g} (0: nothing left to gain)"
 
 
 def coloured(status: str, text: str) -> str:

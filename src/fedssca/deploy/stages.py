@@ -31,7 +31,7 @@ from fedssca.problem.problem import Batch, Problem, Terms
 from fedssca.rounds.roles import Roles, evaluation_roles, roles_of
 from fedssca.rounds.shapes import h_shapes, round_shapes
 from fedssca.run.build import Job, probing
-from fedssca.run.privacy import hides_columns
+from fedssca.run.privacy import hides_columns, noisy
 
 __all__ = [
     "PASSED_ON",
@@ -87,7 +87,7 @@ def largest_h(job: Job) -> int:
 def method_of(stage: str, job: Job) -> tuple[Algorithm, MessageNoise | None]:
     """The method whose messages a stage sends, and the noise on them."""
     if stage == "probe":
-        first = probe(job.problem, job.algorithm.batch)
+        first = probe(job.problem, job.algorithm.batch, noised=noisy(job.config.privacy))
         return probing(job.config, job.problem, job.clients, first)
     if stage == "slope":
         return _slopes(job.problem, min(CHUNK, job.clients.total)), None

@@ -22,6 +22,7 @@ from fedssca.problem.worst import balanced
 __all__ = [
     "BestPoints",
     "certify",
+    "certify_noised",
     "early",
     "feasible",
     "no_better_than_constant",
@@ -181,11 +182,7 @@ def certify(
                 "method": float(multipliers[m]),
                 "relaxing_by_0.01_buys": None if price is None else 0.01 * price,
                 "slack": float(slack[m]),
-                **{
-                    f"{part}_rate": row[f"{part}_{name}"]
-                    for part in ("train", "test")
-                    if f"{part}_{name}" in row
-                },
+                **_rates(row, name),
             }
         )
     settled = found.gain is None or found.gain <= SETTLED
@@ -200,9 +197,55 @@ def certify(
     }
 
 
+def certify_noised(
+    problem: Problem, row: Row, slack: Sequence[float], multipliers: Sequence[float]
+) -> Row:
+    """What can be said of a model whose values carry privacy noise: values, limits and margins.
+
+    There is no KKT residual, and there are no prices: both need exact gradients over all rows.
+    """
+    titles = [bound.title or bound.quantity for bound in problem.bounds]
+    entries = [
+        {
+            "name": name,
+            "title": titles[m] if titles else name,
+            "value": float(value + problem.limits[m]),
+            "limit": float(problem.limits[m]),
+            "margin": float(0 - value),
+            "feasible": bool(value <= 0),
+            "active": bool(multipliers[m] > 0),
+            "multiplier": None,
+            "fitted": None,
+            "method": float(multipliers[m]),
+            "relaxing_by_0.01_buys": None,
+            "slack": float(slack[m]),
+            **_rates(row, name),
+        }
+        for m, (name, value) in enumerate(zip(problem.names, row["constraints"], strict=True))
+    ]
+    return {
+        "feasible": feasible(row),
+        "kkt_residual": None,
+        "converged": False,
+        "more_rounds": 0,
+        "prices": "",
+        "noised": True,
+        "constraints": entries,
+    }
+
+
+def _rates(row: Row, name: str) -> Row:
+    """The reported rate that belongs to a constraint, on training and on held-out rows."""
+    return {
+        f"{part}_rate": row[f"{part}_{name}"]
+        for part in ("train", "test")
+        if f"{part}_{name}" in row
+    }
+
+
 def unfinished(certificate: Row, rows: Sequence[Row]) -> list[str]:
     """What is to be said of a model that is feasible but not finished, and of doubtful prices."""
-    if not certificate["feasible"]:
+    if not certificate["feasible"] or certificate["kkt_residual"] is None:
         return []
     lines = [certificate["prices"]] if certificate["prices"] else []
     if certificate["converged"] or len(rows) < 2:

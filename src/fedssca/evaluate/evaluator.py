@@ -40,6 +40,8 @@ class Evaluator(NamedTuple):
     """w -> the counts and sums of all measures: over all rows, for each group and each client."""
     constant: float | None = None
     """The loss of predicting the same class shares for every row; None where it is unknown."""
+    noisy: bool = False
+    """Values carry privacy noise; gradients and tallies are not computed."""
 
 
 def evaluator_over(
@@ -105,13 +107,13 @@ def evaluator_of(
     like: Rows | Columns,
     total: Callable[[], int],
     sums: Callable[[Array], EvaluatedSums],
-    jacobian: Callable[[Array], Any],
-    tally: Callable[[Array], TallySums],
+    jacobian: Callable[[Array], Any] | None,
+    tally: Callable[[Array], TallySums] | None,
 ) -> Evaluator:
     """An evaluator from functions that add up over rows, which may be anywhere.
 
     `like` has the shapes of their columns; `total`, called after `sums`, is the number of rows
-    that the sums are over.
+    that the sums are over. With privacy noise there is neither a `jacobian` nor a `tally`.
     """
 
     @functools.cache
@@ -161,6 +163,8 @@ def evaluator_of(
         return out | _worst(problem, out)
 
     def gradients(w: Array) -> np.ndarray:
+        if jacobian is None:
+            raise TypeError("gradients over all rows are not computed in a run with noise")
         slopes = problem.combine @ np.asarray(jacobian(w), float) / total()
         return slopes + 2 * problem.known[:, None] * np.asarray(w, float)
 
@@ -168,9 +172,11 @@ def evaluator_of(
         raise TypeError("these rows are not in this process: build another evaluator")
 
     def counted(w: Array) -> Tally:
+        if tally is None:
+            raise TypeError("groups and clients are not tallied in a run with noise")
         return Tally(weights(), tally(problem.extended(problem.model(w))))
 
-    return Evaluator(row, gradients, over, counted)
+    return Evaluator(row, gradients, over, counted, noisy=jacobian is None)
 
 
 def _worst(problem: Problem, row: Mapping[str, Any]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from fedssca.evaluate.tally import Tally
 from fedssca.problem.limits import StatedLimit, limit_words, stated
 from fedssca.problem.problem import Problem
 
-__all__ = ["held_out_notes", "limit_entries", "limits_on"]
+__all__ = ["held_out_notes", "limit_entries", "limits_on", "noised_limits"]
 
 Row = dict[str, Any]
 MOST_COUNTS = 4
@@ -23,6 +23,40 @@ MOST_COUNTS = 4
 def limit_entries(problem: Problem, constraints: Sequence[Row], tally: Tally) -> list[Row]:
     """One entry per stated limit; `constraints` are the certificate's entries of their sides."""
     return [_entry(problem, limit, constraints, tally) for limit in stated(problem.bounds)]
+
+
+def noised_limits(problem: Problem, constraints: Sequence[Row], row: Row) -> list[Row]:
+    """One entry per stated limit, from a row whose values carry privacy noise.
+
+    There are no counts and no intervals; values on held-out rows carry noise too.
+    """
+    found = []
+    for limit in stated(problem.bounds):
+        sides = [constraints[m] for m in limit.constraints]
+        objective = any(m + 1 in problem.worst for m in limit.constraints)
+        low, high = (None, None) if objective else (limit.low, limit.high)
+        limit = limit._replace(low=low, high=high)
+        value, test = (row.get(f"{part}_{limit.quantity}") for part in ("train", "test"))
+        out: Row = {
+            "name": limit.quantity,
+            "title": limit.title,
+            "low": low,
+            "high": high,
+            "value": value,
+            "margin": None if value is None or objective else -limit.excess(value),
+            "feasible": all(side["feasible"] for side in sides),
+            "active": any(side["active"] for side in sides),
+            "multiplier": None,
+            "relaxing_by_0.01_buys": None,
+            "constraints": list(limit.constraints),
+        }
+        if test is None:
+            out["unchecked"] = "no value on held-out rows"
+        else:
+            out |= {"test_value": test, "test_feasible": limit.excess(test) <= 0}
+        out["status"] = "part" if objective else _status(out)
+        found.append(out)
+    return found
 
 
 def limits_on(problem: Problem, tally: Tally) -> list[Row]:
@@ -83,19 +117,19 @@ def _entry(problem: Problem, limit: StatedLimit, constraints: Sequence[Row], tal
         out |= _held_out(limit, test)
     if objective:
         return out | {"status": "part"}
-    kept = out.get("test_feasible")
-    out["status"] = (
-        "broken"
-        if not out["feasible"]
-        else "unchecked"
-        if kept is None
-        else "kept"
-        if kept
-        else "held-out"
-    )
+    out["status"] = _status(out)
     if out["status"] == "held-out" and test is not None:
         out["note"] = _note(limit, out, test)
     return out
+
+
+def _status(entry: Row) -> str:
+    kept = entry.get("test_feasible")
+    if not entry["feasible"]:
+        return "broken"
+    if kept is None:
+        return "unchecked"
+    return "kept" if kept else "held-out"
 
 
 def _held_out(limit: StatedLimit, test: Estimate) -> Row:

@@ -3,6 +3,11 @@
 A power iteration estimates the curvature of the sampled terms from differences of gradients, all
 taken on one batch (`Request.round` names the batch). One more gradient on another batch gives the
 sampling noise. The six messages are counted as traffic of the run.
+
+With privacy noise every probe has a batch of its own, because five messages about one batch would
+say as much about its rows as one message with a fifth of the noise variance. The difference of two
+gradients then contains the noise of two batches. Its size is known from the last probe, which is at
+the point of the first one, and is subtracted.
 """
 
 from __future__ import annotations
@@ -65,6 +70,8 @@ class Probe(NamedTuple):
     """F_1..F_M at w(1) on the first batch."""
     width: Array
     """The distance of the next probe from w(1)."""
+    chance: Array
+    """|difference| of the gradients of F_0..F_M at w(1) on two batches."""
 
 
 def step_sizes(
@@ -115,11 +122,11 @@ def calibrate(
     like curvature, so probes are then taken further apart, and the part of their differences that
     noise explains is subtracted.
     """
-    algorithm = probe(problem, batch, APART if noise else CLOSE)
+    algorithm = probe(problem, batch, noised=noise > 0)
     state = runtime(algorithm).advance(algorithm.init(problem.start), PROBES)
     found: Probe = state.memory
     if noise:
-        found = found._replace(curvature=_denoised(problem, found.curvature, noise))
+        found = found._replace(curvature=_denoised(problem, found, noise))
     curvature, snr = np.asarray(found.curvature, float), float(found.snr)
     if not np.isfinite(curvature).all() or not np.isfinite(snr):
         raise UserError("gradients at the start are not finite: check the data and their scale")
@@ -145,12 +152,12 @@ def _balance(lengths: np.ndarray) -> tuple[float, ...]:
     return tuple(float(f"{known[0] / length:.3g}") for length in known[1:])
 
 
-def probe(problem: Problem, batch: int, apart: float = CLOSE) -> Algorithm:
+def probe(problem: Problem, batch: int, *, noised: bool = False) -> Algorithm:
     """The probing rounds as an Algorithm, so that they run wherever rounds run.
 
-    Points are `apart` times |w(1)| from it.
+    `noised` probes lie further apart, and each has a batch of its own: those of rounds 0, -1, ...
     """
-    combine = problem.combine
+    combine, apart = problem.combine, APART if noised else CLOSE
 
     def init(w: Array) -> State:
         rows = jnp.zeros((len(combine), w.size), w.dtype)
@@ -162,14 +169,16 @@ def probe(problem: Problem, batch: int, apart: float = CLOSE) -> Algorithm:
             jnp.ones((), w.dtype),
             nothing[1:],
             _width(w, apart).astype(w.dtype),
+            nothing,
         )
         return start(problem, w, found)
 
     def request(state: State) -> Request:
         inner = (state.round > 0) & (state.round < PROBES - 1)
         away = jnp.where(inner, state.memory.width, 0).astype(state.w.dtype)
-        batch_number = jnp.where(state.round == PROBES - 1, -1, 0).astype(jnp.int32)
-        return Request(batch_number, state.w + away * state.memory.direction)
+        other = jnp.where(state.round == PROBES - 1, -1, 0)
+        batch_number = -state.round if noised else other
+        return Request(batch_number.astype(jnp.int32), state.w + away * state.memory.direction)
 
     def reply(terms: Terms, asked: Request, data: Batch) -> Message:
         return gradients(problem, terms, asked.w, data)
@@ -189,7 +198,7 @@ def probe(problem: Problem, batch: int, apart: float = CLOSE) -> Algorithm:
         grown = jnp.linalg.norm(rows - found.base, axis=1)
         share = jnp.max(grown / jnp.maximum(jnp.linalg.norm(found.base, axis=1), 1e-30))
         fit = found.width * jnp.clip(MOVED / jnp.maximum(share, 1e-30), 1e-6, 1e6)
-        adapt = probing & (apart == CLOSE) & ~jnp.any(state.w)
+        adapt = probing & (not noised) & ~jnp.any(state.w)
         return state._replace(
             round=state.round + 1,
             memory=Probe(
@@ -199,6 +208,7 @@ def probe(problem: Problem, batch: int, apart: float = CLOSE) -> Algorithm:
                 jnp.where(last, snr, found.snr),
                 jnp.where(first, problem.measured(total.scalars, state.w), found.values),
                 jnp.where(adapt, fit, found.width),
+                jnp.where(last, grown, found.chance),
             ),
         )
 
@@ -210,11 +220,15 @@ def _width(w: Array, apart: float) -> Array:
     return apart * jnp.where(length > 0, length, 1)
 
 
-def _denoised(problem: Problem, measured: Array, noise: float) -> Array:
-    """|a|^2 from |a + n|^2, where n is the noise of two gradients, whose length hardly varies."""
-    each = np.linalg.norm(problem.combine, axis=1) * noise / float(_width(problem.start, APART))
-    square = 2 * problem.dimension * each**2
-    return jnp.sqrt(jnp.maximum(jnp.square(measured) - square, LEAST**2 * square))
+def _denoised(problem: Problem, found: Probe, noise: float) -> Array:
+    """|a|^2 from |a + n|^2, where n is the difference of two gradients at one point.
+
+    Its length was measured once. It is at least what the privacy noise alone explains.
+    """
+    width = float(_width(problem.start, APART))
+    each = np.linalg.norm(problem.combine, axis=1) * noise
+    square = jnp.maximum(2 * problem.dimension * each**2, jnp.square(found.chance)) / width**2
+    return jnp.sqrt(jnp.maximum(jnp.square(found.curvature) - square, LEAST**2 * square))
 
 
 def _span(found: Probe, w: Array) -> float:

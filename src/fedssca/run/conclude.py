@@ -12,6 +12,7 @@ from fedssca.evaluate.advice import explain, lowest
 from fedssca.evaluate.certificate import (
     BestPoints,
     certify,
+    certify_noised,
     early,
     feasible,
     refine,
@@ -22,7 +23,7 @@ from fedssca.evaluate.certificate import (
 from fedssca.evaluate.evaluator import Evaluator
 from fedssca.evaluate.finish import finish
 from fedssca.evaluate.kkt import Finished, objective_scale
-from fedssca.evaluate.limits import held_out_notes, limit_entries
+from fedssca.evaluate.limits import held_out_notes, limit_entries, noised_limits
 from fedssca.evaluate.tally import client_results, group_results
 from fedssca.evaluate.thresholds import set_thresholds
 from fedssca.methods.algorithm import Algorithm, State
@@ -62,6 +63,8 @@ def conclude(
     Otherwise the last model is improved on all training rows first: by at most `steps` steps of
     `evaluate.finish`, and by the biases at the positions `thresholds`.
     """
+    if evaluator.noisy:
+        return _noised(problem, state, rows)
     w, row, passes, notes = state.w, rows[-1], 0, []
     found, done = Finished(0), int(rows[-1]["round"])
     if problem.constraints and points is None and not feasible(row):
@@ -129,6 +132,26 @@ def described(
         clients=client_results(tally),
         groups=group_results(problem, tally),
         hidden=tally.sums.hidden,
+    )
+
+
+def _noised(problem: Problem, state: State, rows: list[Row]) -> Result:
+    """The last model, with what its noised evaluation says of it."""
+    row = rows[-1]
+    notes = explain(problem, rows, row) if problem.constraints and not feasible(row) else []
+    certificate = certify_noised(problem, row, row["slack"], row["multipliers"])
+    certificate["limits"] = noised_limits(problem, certificate["constraints"], row)
+    certificate["returned"] = {"round": row.get("round"), "search_passes": 0}
+    return Result(
+        w=np.asarray(problem.model(state.w)),
+        params=problem.unravel(state.w),
+        last=np.asarray(problem.model(state.w)),
+        final=row,
+        certificate=certificate,
+        notes=[*notes, *problem.notes],
+        rows=rows,
+        state=jax.device_get(state),
+        hidden="not computed: the run protects single rows by noise",
     )
 
 

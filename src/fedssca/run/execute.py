@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from fedssca.data import Rows
-from fedssca.evaluate.evaluator import Evaluator, evaluator_over
+from fedssca.evaluate.evaluator import Evaluator
 from fedssca.problem.limits import StatedLimit, stated
 from fedssca.run.build import Job, build, engine_of, for_horizon
 from fedssca.run.certified import with_certificate
@@ -19,7 +19,7 @@ from fedssca.run.config import Config, absolute, parse, render
 from fedssca.run.data_digest import data_digest
 from fedssca.run.model import model_from, save_model
 from fedssca.run.more import extend
-from fedssca.run.privacy import hides_clients, traffic_of
+from fedssca.run.privacy import evaluator_for, hides_clients, traffic_of
 from fedssca.run.record import RunDirectory
 from fedssca.run.result import Result
 from fedssca.run.schema import AUTO
@@ -120,7 +120,9 @@ def carry_out(
     **hooks: Any,
 ) -> dict[str, Any]:
     """Train a built job and fill its run directory; `hooks` add to the arguments of `simulate`."""
-    evaluator = evaluator or evaluator_over(job.problem, job.clients, job.dataset.held_out)
+    evaluator = evaluator or evaluator_for(
+        job.problem, job.clients, job.dataset.held_out, job.noise, job.config.run.seed
+    )
     folder = RunDirectory.open(out) if resume else RunDirectory.create(out, render(job.config))
     with folder.locked():
         return _fill(folder, job, resume, new_data, on_row, evaluator, hooks)

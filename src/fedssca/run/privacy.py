@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import jax.numpy as jnp
@@ -12,11 +12,13 @@ import numpy as np
 
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
+from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.participation import Cohort, cohort_of
 from fedssca.privacy import require_privacy
 from fedssca.privacy.noise.clip import ReadChange
+from fedssca.privacy.noise.evaluation import noised_evaluator
 from fedssca.privacy.noise.messages import MessageNoise, with_noise
 from fedssca.privacy.sums.fixed_point import Layout
 from fedssca.problem.problem import Problem
@@ -30,6 +32,8 @@ from fedssca.run.schema import PrivacySettings
 __all__ = [
     "answerer",
     "check_columns",
+    "check_deployed",
+    "evaluator_for",
     "hides_clients",
     "hides_columns",
     "hides_sums",
@@ -222,6 +226,28 @@ def noisy(said: PrivacySettings) -> bool:
     return bool(said.noise_multiplier or said.epsilon)
 
 
+def check_deployed(config: Config) -> None:
+    """A UserError if sites would have to send exact evaluations in a run with noise."""
+    if noisy(config.privacy) and config.privacy.evaluation == "exact":
+        raise UserError(
+            'privacy.evaluation = "exact": sites that add noise send no exact sums; use "noise", '
+            "which epsilon covers"
+        )
+
+
+def evaluator_for(
+    problem: Problem,
+    clients: Rows | Columns,
+    test: Mapping[str, np.ndarray] | None,
+    noise: MessageNoise | None,
+    seed: int,
+) -> Evaluator:
+    """The evaluator of a simulated run: exact, or with the noise that the run accounts for."""
+    if noise is None or noise.evaluation is None:
+        return evaluator_over(problem, clients, test)
+    return noised_evaluator(problem, clients, test, noise.evaluation, seed)
+
+
 def noise_deviation(
     noise: MessageNoise | None, cohort: Cohort | None, clients: Rows | Columns
 ) -> float:
@@ -279,4 +305,6 @@ def noise_of(
         probes=probes,
         survivors=survivors(config, clients.count),
         change=change,
+        sampling=said.sampling,
+        evaluate_every=config.run.evaluate_every if said.evaluation == "noise" else 0,
     )

@@ -43,7 +43,7 @@ class Result:
     diverged: str = ""
     """Why training ended at an earlier point, if it diverged at the end; empty otherwise."""
     privacy: Row = field(default_factory=dict)
-    """What was spent: epsilon, delta, the accountant and its assumption; {} without noise."""
+    """What was spent: epsilon, delta, the accountant and what they cover; {} without noise."""
     clients: list[Row] = field(default_factory=list)
     """One entry per client: its number of rows, and all quantities on them by name."""
     groups: list[Row] = field(default_factory=list)
@@ -64,9 +64,13 @@ class Result:
         return bool(self.certificate["converged"])
 
     @property
-    def kkt_residual(self) -> float:
-        """How far the returned model is from a KKT point, free of units."""
-        return float(self.certificate["kkt_residual"])
+    def kkt_residual(self) -> float | None:
+        """How far the returned model is from a KKT point, free of units; None in runs with noise.
+
+        Their gradients over all rows are not computed.
+        """
+        residual = self.certificate["kkt_residual"]
+        return None if residual is None else float(residual)
 
     def plot(self, **others: Result) -> Figure:
         """The curves as a matplotlib figure, with limits and the returned model; beside `others`.

@@ -85,8 +85,11 @@ class _Shared:
         """What `train` needs to use them for `job`; empty if it needs programs of its own."""
         if not self._fits(job):
             return {}
+        parts: dict[str, Any] = {"runtime": lambda *_: self._engine.twin(job.clients, _[3])}
+        if job.noise is not None and job.noise.evaluation is not None:
+            return parts  # the noise of evaluations has a seed of its own
         evaluator: Evaluator = self._evaluator.over(job.clients)
-        return {"runtime": lambda *_: self._engine.twin(job.clients, _[3]), "evaluator": evaluator}
+        return parts | {"evaluator": evaluator}
 
     def _fits(self, job: Job) -> bool:
         """The same program: nothing in problem and method depends on who holds which row."""

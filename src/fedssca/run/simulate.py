@@ -16,7 +16,7 @@ from fedssca.errors import UserError
 from fedssca.evaluate.biases import biases
 from fedssca.evaluate.certificate import BestPoints, no_better_than_constant
 from fedssca.evaluate.confidence import Calibration
-from fedssca.evaluate.evaluator import Evaluator, evaluator_over, state_row
+from fedssca.evaluate.evaluator import Evaluator, state_row
 from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.calibrate import probe
@@ -28,6 +28,7 @@ from fedssca.rounds.perturb import Perturbation
 from fedssca.rounds.streaming import Streaming
 from fedssca.run.certified import with_certificate
 from fedssca.run.conclude import conclude, last_steps
+from fedssca.run.privacy import evaluator_for
 from fedssca.run.progress import showing_rounds
 from fedssca.run.result import Result
 from fedssca.run.safeguard import Safeguard
@@ -112,13 +113,18 @@ def simulate(
             "clients that stream add no noise: train on rows that are held, or leave the noise out"
         )
     engine = stream or runtime(problem, parties, algorithm, seed, simulated(noise, seed))
-    evaluator = evaluator or evaluator_over(problem, evaluated, test)
+    evaluator = evaluator or evaluator_for(problem, evaluated, test, noise, seed)
     round_ = bytes_of(problem, parties, algorithm)
     probing = bytes_of(problem, parties, probe(problem, algorithm.batch)) if probes else round_
     at = resume or Checkpoint(algorithm.init(problem.start), BestPoints(), 0.0)
     begun, last, points = time.perf_counter() - at.seconds, rounds - 1, replace(at.points)
     rows, ledger = list(earlier), noise.ledger if noise else None
     chosen = {last}.union(evaluate_at or range(0, last, evaluate_every))
+    if ledger and ledger.covers_evaluations and len(chosen) > ledger.evaluations:
+        raise UserError(
+            f"{len(chosen)} evaluations are asked for, but the noise was made for "
+            f"{ledger.evaluations}: give with_noise the same evaluate_every as simulate"
+        )
     safeguard = Safeguard(None if resume is None else at.state)
 
     def observe(state: State) -> State | bool:
@@ -156,13 +162,18 @@ def simulate(
     notes += _end(stream, int(state.round), last) + result.notes
     result = replace(result, points=points, diverged=safeguard.ended)
     if ledger:
-        return replace(result, notes=[COVERED, *notes], privacy=ledger.report(int(state.round)))
+        said = COVERED if ledger.covers_evaluations else MODEL_ONLY
+        return replace(result, notes=[said, *notes], privacy=ledger.report(int(state.round)))
     return replace(result, notes=notes)
 
 
 COVERED = (
-    "epsilon covers the iterates, so also the returned model, which is the last of them; it does "
-    "not cover the metrics, the certificate and these notes, computed from exact data"
+    "epsilon covers the messages and the evaluations, so also the returned model, which is the "
+    "last iterate; all values of losses, rates and limits carry noise"
+)
+MODEL_ONLY = (
+    "epsilon is that of the released model, which is the last iterate, and of the messages; it "
+    "does not cover the metrics, the certificate and these notes, computed from exact data"
 )
 
 

@@ -17,6 +17,7 @@ from fedssca.deploy.server.sites import Sites, SitesMissing
 from fedssca.evaluate.evaluator import EvaluatedSums, Evaluator, evaluator_of
 from fedssca.evaluate.passes import CHUNK, about_one_client
 from fedssca.evaluate.tally import SHARED_ROWS, TallySums
+from fedssca.privacy.noise.evaluation import sensible
 from fedssca.problem.problem import Array
 from fedssca.rounds.aggregate import Adder
 from fedssca.run.build import Job
@@ -38,9 +39,21 @@ def site_evaluator(sites: Sites, job: Job, held: int, adder: Adder) -> Evaluator
         if isinstance(job.clients, Rows)
         else ColumnSums(sites, job, held)
     )
-    found = evaluator_of(
-        job.problem, job.clients, lambda: over.total, over.sums, over.slopes, over.tally
-    )
+    noise = job.noise.evaluation if job.noise is not None else None
+    if noise is not None:
+        most = noise.value_clip
+        found = evaluator_of(
+            job.problem,
+            job.clients,
+            lambda: over.total,
+            lambda w: sensible(job.problem, over.sums(w), most),
+            None,
+            None,
+        )
+    else:
+        found = evaluator_of(
+            job.problem, job.clients, lambda: over.total, over.sums, over.slopes, over.tally
+        )
     return found._replace(row=lambda w: found.row(w) | {"sites": len(sites.live)})
 
 

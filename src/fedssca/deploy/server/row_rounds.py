@@ -31,6 +31,9 @@ class RowRounds:
         self._sites, self._stage, self._clients, self._adder = sites, stage, job.clients, adder
         self.phases = stage_roles(stage, job.clients).phases
         self._hidden = hides_sums(job.config)
+        self._weight = 1.0
+        if self._hidden:
+            self._weight = weight_of(stage, job.clients.total, job.config)
         self._due = shapes_of(stage, job, 0).answer
         self.combine: Combine = plain_sum
         self.share = 1.0
@@ -86,7 +89,7 @@ class RowRounds:
             raise UserError(said) from error
         if asked and not found.who:
             sites.check_all(asked, {}, round_)
-        weight = weight_of(self._stage, self._clients.total) if self._hidden else 1.0
+        weight = self._weight
         if weight == 1:
             return found
         total = jax.tree.map(lambda leaf: leaf * np.asarray(weight, leaf.dtype), found.total)

@@ -31,7 +31,7 @@ from fedssca.rounds.robust import robust_sums
 from fedssca.run.build import Job, build
 from fedssca.run.config import Config
 from fedssca.run.execute import carry_out, load_config
-from fedssca.run.privacy import hides_sums, noisy, server_half, survivors
+from fedssca.run.privacy import check_deployed, hides_sums, noisy, server_half, survivors
 from fedssca.run.record import RunDirectory
 
 __all__ = ["RunOrder", "RunServer"]
@@ -101,6 +101,7 @@ class RunServer:
                 "problem.confidence: deployments do not certify limits for new rows yet; leave it "
                 "out, or use fedssca run"
             )
+        check_deployed(self._config)
         if self._order.resume and (done := RunDirectory.open(self._out).result()) is not None:
             self._log.add_rows(*RunDirectory.open(self._out).rows())
             return done
@@ -169,7 +170,8 @@ class RunServer:
         if job.config != config:
             self._preparation.prepare(job.config, census)
         if (noise := job.noise) is not None and noise.ledger is not None:
-            job = job._replace(noise=noise._replace(ledger=noise.ledger.also(again)))
+            each = -(-again // config.run.evaluate_every) + 1 if again else 0
+            job = job._replace(noise=noise._replace(ledger=noise.ledger.also(again, each)))
 
         def training(problem: Any, clients: Any, algorithm: Algorithm, *_: Any) -> Runtime:
             del problem, clients

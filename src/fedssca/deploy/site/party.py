@@ -30,7 +30,8 @@ from fedssca.deploy.site.stages import StageClient, stage_client
 from fedssca.deploy.stages import PASSED_ON, STAGES, hides_h, method_of, shapes_of, stage_roles
 from fedssca.deploy.sums import SUM, for_stage, for_sum, marked, weight_of
 from fedssca.evaluate.passes import CHUNK
-from fedssca.privacy.noise.messages import MessageNoise, SecretNoise
+from fedssca.privacy.noise.messages import MessageNoise
+from fedssca.privacy.noise.secret import SecretNoise
 from fedssca.rounds.aggregate import Arrays
 from fedssca.rounds.client import SERVER
 from fedssca.rounds.codec import Envelope, InvalidMessage, arrays_of, decode, encode, tree_of
@@ -211,7 +212,7 @@ class Party:
         message = client.handle("reply", asked)[SERVER]
         if not hides_sums(ready.job.config):
             return arrays_of(ready.sum_client.handle("reply", {}, lambda: message))
-        weight = weight_of(stage, sum(ready.census.sizes))
+        weight = weight_of(stage, sum(ready.census.sizes), ready.job.config)
         weighed = jax.tree.map(lambda leaf: np.asarray(leaf, float) / weight, message)
         return marked(ready.sum_client.handle("reply", for_sum(envelope.arrays), lambda: weighed))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,10 +13,13 @@ import numpy as np
 from fedssca.data import Columns, Rows
 from fedssca.data.sampling import batch_indices
 from fedssca.deploy.stages import method_of, stage_roles
+from fedssca.deploy.sums import finest_of
 from fedssca.errors import UserError
-from fedssca.evaluate.passes import added, everything, full_passes, held_out, tallied
+from fedssca.evaluate.passes import CHUNK, added, everything, full_passes, held_out, tallied
 from fedssca.methods.algorithm import Algorithm
-from fedssca.privacy.noise.messages import MessageNoise, SecretNoise
+from fedssca.privacy.noise.evaluation import bounded
+from fedssca.privacy.noise.messages import MessageNoise
+from fedssca.privacy.noise.secret import SecretNoise
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.rounds.client import SERVER, ColumnClient, Outgoing, RowClient
 from fedssca.rounds.codec import InvalidMessage
@@ -57,29 +59,111 @@ def stage_client(
     """The object that answers in a stage at site `number`.
 
     Its noise comes from `own_noise`, the site's own randomness. If its messages carry noise, the
-    site draws the batches by a seed of its own too, because the server knows the run's seed.
+    site draws the batches from it too, because the server knows the run's seed.
     """
     problem, clients = job.problem, job.clients
+    if stage in EVALUATION and _is_noisy(job.noise):
+        _check_noised(stage, job)
+        problem = bounded(problem, job.config.privacy.value_clip or job.config.privacy.clip)
     if isinstance(clients, Rows):
-        if stage in ("measure", "tally", "slope"):
+        if stage in EVALUATION:
             # Where sums are hidden, those of a site's own held-out rows are not told apart.
             owner = -1 if hides_sums(job.config) else number
-            return StageClient(_row_sums(stage, problem, number, parts, owner), _no_peers)
+            sums = _row_sums(stage, problem, number, parts, owner)
+            return StageClient(_noised_sums(sums, job, number, parts, own_noise), _no_peers)
         algorithm, noise = method_of(stage, job)
-        seed = secrets.randbits(63) if _is_noisy(noise) else job.config.run.seed
-        perturb = own_noise.perturbation(noise)
-        row = RowClient(number, problem, algorithm, parts.train, clients.total, seed, perturb)
+        perturb = own_noise.perturbation(noise, finest_of(stage, clients.total, job.config))
+        held = len(parts.train["x"])
+        draw = own_noise.batches(algorithm, held) if _is_noisy(noise) else None
+        seed = job.config.run.seed
+        row = RowClient(number, problem, algorithm, parts.train, clients.total, seed, perturb, draw)
         return StageClient(row.handle, _no_peers)
     if stage in ("measure", "tally", "predict"):
         rows = [parts.new] if stage == "predict" else [parts.train, parts.test]
-        evaluation = ColumnEvaluation(stage, number, job, rows, exchange)
-        return StageClient(evaluation.handle, evaluation.receive)
+        evaluation = ColumnEvaluation(stage, number, job._replace(problem=problem), rows, exchange)
+        handle = _noised_chunks(evaluation.handle, job, stage, own_noise)
+        return StageClient(handle, evaluation.receive)
     algorithm, noise = method_of(stage, job)
     perturb, roles = own_noise.perturbation(noise), stage_roles(stage, clients)
     column = ColumnClient(number, problem, algorithm, parts.train, roles, exchange, perturb)
     if _is_noisy(noise):
         return StageClient(_only_counted_rows(column.handle, job, algorithm), column.receive)
     return StageClient(column.handle, column.receive)
+
+
+EVALUATION = ("measure", "tally", "slope")
+"""The stages about all rows."""
+
+
+def _check_noised(stage: str, job: Job) -> None:
+    """In a run with noise a site sends sums with noise, and no others."""
+    if stage != "measure" or job.noise is None or job.noise.evaluation is None:
+        raise UserError(
+            f"privacy: exact sums over all rows ({stage}) are not sent in a run with noise"
+        )
+
+
+def _noised_sums(
+    sums: Callable[[str, Any], Outgoing],
+    job: Job,
+    number: int,
+    parts: Parts,
+    own_noise: SecretNoise,
+) -> Callable[[str, Any], Outgoing]:
+    """`sums` with noise, no more often than was accounted for; unchanged in runs without noise.
+
+    The same point gets the same answer again, which tells nothing new.
+    """
+    noise = job.noise
+    if noise is None or noise.ledger is None or noise.evaluation is None:
+        return sums
+    most, ratio = noise.ledger.evaluations, noise.evaluation.ratio
+    rows = len(parts.test.get("x", ()))
+    spread = noise.evaluation.deviations(job.problem, job.clients, number, rows)
+    finest = finest_of("measure", job.clients.total, job.config)
+    last: dict[bytes, Outgoing] = {}
+
+    def handle(phase: str, asked: Any) -> Outgoing:
+        point = np.asarray(asked["w"]).tobytes()
+        if point not in last:
+            own_noise.count_evaluation("rows", most)
+            (terms, train), test = sums(phase, asked)[SERVER]
+
+            noised = partial(own_noise.evaluated, ratio=ratio, finest=finest)
+            both = noised(terms, spread.terms), noised(train, spread.train)
+            held = noised(test, spread.test) if rows or finest else test
+            last.clear()
+            last[point] = {SERVER: (both, held)}
+        return last[point]
+
+    return handle
+
+
+def _noised_chunks(
+    handle: Callable[[str, Any], Outgoing], job: Job, stage: str, own_noise: SecretNoise
+) -> Callable[[str, Any], Outgoing]:
+    """`handle`, whose sums over chunks of rows get noise; unchanged in runs without noise."""
+    noise = job.noise
+    if stage == "predict" or noise is None or noise.ledger is None or noise.evaluation is None:
+        return handle
+    most, ratio = noise.ledger.evaluations, noise.evaluation.ratio
+    spread = noise.evaluation.deviations(job.problem, job.clients, None, 0)
+
+    def counted(phase: str, asked: Any) -> Outgoing:
+        out = handle(phase, asked)
+        if phase != "reply" or not out.get(SERVER):
+            return out
+        index, test = np.asarray(asked["indices"]), int(asked.get("test", 0)) & 1
+        begin = int(index[0]) if len(index) else 0
+        if begin % CHUNK or not np.array_equal(index, np.arange(begin, begin + len(index))):
+            raise UserError("privacy: only whole chunks of rows are evaluated in a run with noise")
+        own_noise.count_evaluation((test, begin), most)
+        terms, rates = out[SERVER]
+        size = spread.test if test else spread.train
+        noised = partial(own_noise.evaluated, ratio=ratio, finest=0.0)
+        return {SERVER: (noised(terms, spread.terms), noised(rates, size))}
+
+    return counted
 
 
 def _is_noisy(noise: MessageNoise | None) -> bool:

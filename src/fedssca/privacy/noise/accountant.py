@@ -1,173 +1,178 @@
-"""What a run spends of privacy: (epsilon, delta) from the number of messages and their noise.
+"""What messages spend of privacy: (epsilon, delta) from their number, their noise and the sampling.
 
-A round is one Gaussian mechanism: all parts of a message, each divided by what a unit can change
-in it, are one vector; the noise has `sigma` times the length that a unit can change of it. Of k
-rounds, in each of which a unit takes part with probability q, unseen,
+A message is one Gaussian mechanism: all its parts, each divided by what a unit can change in it,
+are one vector, and the noise has `sigma` times the length that a unit can change of it. Two data
+sets are neighbours if the contribution of one unit is taken out of one of them; the numbers of rows
+N_i are public and stay as they are. A `Release` is a number of such messages:
 
-    epsilon(k)    q < 1: privacy loss distributions of the Poisson-subsampled Gaussian (an upper
-                  bound, discretised), neighbours: one unit more or less;
-                  q = 1: in closed form, for k rounds with sigma are one with sigma / sqrt(k).
+    rate < 1    every row is in a batch with probability q, independently (Poisson sampling): the
+                privacy loss distribution of the subsampled Gaussian, an upper bound, discretised;
+    rate = 1    the unit is in all of them, or the server knows in which: k messages with sigma are
+                one with sigma / sqrt(k), in closed form.
 
-Who knows in which rounds a unit took part gains nothing from the others: then q = 1, and k is how
-often the busiest unit took part. Who takes part does not depend on the data, so that is counted.
+Releases of different kinds compose: their loss distributions are convolved (`epsilon_of`). Several
+messages about ONE batch are not several draws of a batch. They are one message with the noise
+sigma / sqrt(k).
+
+Batches of a fixed size B of N_i rows have no such neighbours: where one row is missing, another one
+takes its place. `epsilon_replaced` therefore compares data sets in which one row is replaced by
+another one, which changes a sum by up to 2 C, so that half the noise counts. Its value is the
+smaller one of the Renyi bound for sampling without replacement (Wang, Balle and Kasiviswanathan,
+2019) and of the Gaussian mechanism without any sampling.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedssca.errors import UserError
 from fedssca.privacy import require_privacy
 
-__all__ = ["Ledger", "busiest", "epsilon", "multiplier"]
+__all__ = ["Release", "busiest", "epsilon_of", "epsilon_replaced", "multiplier", "sigma_of"]
 
-ASSUMPTION = (
-    "every sample is in a batch with probability {rate:.4g}, independently (Poisson sampling); "
-    "in fact batches have a fixed size and are drawn without replacement"
-)
+FINE, COARSE = 0.01, 0.1
+"""Steps of the privacy loss, relative to the loss of one message: for results, and for searches."""
+LEAST = 0.1
+"""Messages with a smaller noise multiplier are accounted for without sampling, an upper bound."""
 
 
-@dataclass(frozen=True)
-class Ledger:
-    """What has been spent after so many rounds."""
+class Release(NamedTuple):
+    """So many messages, each of them one Gaussian mechanism."""
 
     sigma: float
-    delta: float
-    unit: str
-    rate: float
-    """q: how likely a unit is in a round, for the server; 1: the server knows who is."""
-    seen: float
-    """The same for who sees the trained models only, and not who takes part."""
-    rounds: int
-    """Updates that the run is to do."""
-    uses: tuple[int, ...] | None
-    """The rounds that the busiest unit took part in after 0, 1, 2, ... rounds; None: all."""
+    """The noise multiplier."""
+    messages: int
+    rate: float = 1.0
+    """q, the probability that a unit is in a message, unseen; 1: it is, or the server knows."""
     batch: tuple[int, int] | None = None
-    """B and N_i where rows are drawn without replacement, for the bound that needs no Poisson."""
-    extra: int = 0
-    """Messages besides the rounds': probes, and rounds that a resumed deployment sent twice."""
-
-    def also(self, messages: int) -> Ledger:
-        """The same with more messages besides the rounds'."""
-        return replace(self, extra=self.extra + messages)
-
-    def count(self, rounds: int) -> int:
-        """Messages that any unit is in."""
-        used = rounds if self.uses is None else self.uses[min(rounds, len(self.uses) - 1)]
-        return self.extra + used
-
-    @property
-    def planned(self) -> int:
-        """Messages that a client sends in the whole run, at most."""
-        return self.extra + self.rounds
-
-    def spent(self, rounds: int) -> float:
-        """epsilon after so many rounds; on the way there from a line through powers of two.
-
-        In log k and log epsilon, that is: exact sums for every evaluated round would take longer
-        than the rounds.
-        """
-        k = self.count(rounds)
-        if k == 0 or rounds >= self.rounds:
-            return epsilon(self.sigma, self.delta, self.rate, k)
-        low = int(2 ** (k.bit_length() - 1))
-        ends = [epsilon(self.sigma, self.delta, self.rate, end) for end in (low, 2 * low)]
-        if min(ends) <= 0:
-            return ends[1] if k > low else ends[0]
-        return float(np.exp(np.interp(np.log2(k / low), [0, 1], np.log(ends))))
-
-    def report(self, rounds: int) -> dict[str, Any]:
-        """What result.json says; here nothing is interpolated."""
-        k = self.count(rounds)
-        amplified = self.rate < 1
-        said: dict[str, Any] = {
-            "epsilon": epsilon(self.sigma, self.delta, self.rate, k),
-            "delta": self.delta,
-            "noise_multiplier": self.sigma,
-            "privacy_unit": self.unit,
-            "private_messages": k,
-            "sampling_rate": self.rate,
-            "accountant": "PLD, one unit more or less" if amplified else "Gaussian, closed form",
-            "assumption": ASSUMPTION.format(rate=self.rate)
-            if amplified
-            else "the server knows who takes part in a round",
-        }
-        if amplified and self.batch:
-            said["epsilon_without_replacement"] = without_replacement(
-                self.sigma, self.delta, *self.batch, k
-            )
-        if self.seen < self.rate:
-            outside = epsilon(self.sigma, self.delta, self.seen, rounds + self.extra)
-            said["epsilon_outside"] = min(outside, said["epsilon"])
-        return said
+    """B and N_i where batches have a fixed size; then `rate` is 1 for `epsilon_of`."""
+    lost: float = 0.0
+    """The total variation distance of all these messages from what is accounted for."""
 
 
-@functools.lru_cache(maxsize=256)
-def epsilon(sigma: float, delta: float, rate: float, count: int) -> float:
-    """epsilon of `count` rounds."""
-    if count == 0:
+@functools.lru_cache(maxsize=512)
+def epsilon_of(releases: tuple[Release, ...], delta: float, fine: float = FINE) -> float:
+    """The epsilon of all releases together; neighbours: one unit more or less.
+
+    Let every message be within total variation `lost` of one that is accounted for exactly. Then
+
+        delta  =  delta' + (1 + e^epsilon) lost,
+
+    where (epsilon, delta') holds for the latter.
+    """
+    used = tuple(each for each in releases if each.messages)
+    if not used:
         return 0.0
     require_privacy("dp_accounting")
-    if rate >= 1:
-        from dp_accounting import get_epsilon_gaussian
-
-        return float(get_epsilon_gaussian(sigma / np.sqrt(count), delta))
-    return float(_one(sigma, rate, 0.01).self_compose(count).get_epsilon_for_delta(delta))
+    return _with_loss(lambda left: _exact(used, left, fine), delta, sum(r.lost for r in used))
 
 
-@functools.lru_cache(maxsize=8)
-def _one(sigma: float, rate: float, fine: float) -> Any:
-    """The privacy loss of one round; steps of the loss as fine as the loss is small."""
+@functools.lru_cache(maxsize=64)
+def epsilon_replaced(releases: tuple[Release, ...], delta: float) -> float:
+    """The epsilon of all releases together; neighbours: one row replaced by another one."""
+    used = tuple(each for each in releases if each.messages)
+    if not used:
+        return 0.0
+    require_privacy("dp_accounting")
+    import dp_accounting as dp
+
+    relation = dp.NeighboringRelation.REPLACE_ONE
+    accountant = dp.rdp.RdpAccountant(neighboring_relation=relation)
+    for each in used:
+        noise = dp.GaussianDpEvent(each.sigma / 2)
+        if each.batch:
+            size, rows = each.batch
+            noise = dp.SampledWithoutReplacementDpEvent(rows, size, noise)
+        accountant.compose(noise, each.messages)
+
+    def bound(left: float) -> float:
+        plain = dp.get_epsilon_gaussian(_joint_sigma(used) / 2, left)
+        return float(min(accountant.get_epsilon(left), plain))
+
+    return _with_loss(bound, delta, sum(r.lost for r in used))
+
+
+def _with_loss(epsilon: Callable[[float], float], delta: float, lost: float) -> float:
+    """The least epsilon (to 1e-6) with epsilon(delta - (1 + e^epsilon) lost) <= epsilon."""
+    found = epsilon(delta)
+    for _ in range(20):
+        left = delta - (1 + math.exp(min(found, 700.0))) * lost
+        if left <= 0:
+            return math.inf
+        if lost == 0 or (more := epsilon(left)) <= found:
+            return found
+        found = more * (1 + 1e-6)
+    return math.inf
+
+
+def _joint_sigma(releases: Sequence[Release]) -> float:
+    """The sigma of the one message that says as much as all of these without any sampling."""
+    return float(1 / np.sqrt(sum(each.messages / each.sigma**2 for each in releases)))
+
+
+def _exact(releases: tuple[Release, ...], delta: float, fine: float) -> float:
+    from dp_accounting import get_epsilon_gaussian
+
+    # With hardly any noise the loss distribution has no end, and sampling hardly helps.
+    known = [each for each in releases if each.rate >= 1 or each.sigma < LEAST]
+    sampled = [each for each in releases if each not in known]
+    if not sampled:
+        return float(get_epsilon_gaussian(_joint_sigma(known), delta))
+    # Losses that are added up need steps of one length: as fine as the smallest of them needs.
+    step = min(float(np.clip(fine * r.rate / r.sigma, 1e-5, 1e-3)) for r in sampled)
+    parts = [_one(r.sigma, r.rate, step).self_compose(r.messages) for r in sampled]
+    if known:
+        parts.append(_one(_joint_sigma(known), 1.0, step))
+    total = functools.reduce(lambda left, right: left.compose(right), parts)
+    return float(total.get_epsilon_for_delta(delta))
+
+
+@functools.lru_cache(maxsize=32)
+def _one(sigma: float, rate: float, step: float) -> Any:
+    """The privacy loss distribution of one message, in steps of this length."""
     from dp_accounting.pld import privacy_loss_distribution
 
     return privacy_loss_distribution.from_gaussian_mechanism(
-        sigma,
-        sampling_prob=rate,
-        value_discretization_interval=float(np.clip(fine * rate / sigma, 1e-5, 1e-3)),
+        sigma, sampling_prob=rate, value_discretization_interval=step
     )
 
 
-@functools.lru_cache(maxsize=64)
-def without_replacement(sigma: float, delta: float, batch: int, rows: int, count: int) -> float:
-    """epsilon by RDP for batches of a fixed size, neighbours: one sample replaced by another.
-
-    Replacing moves a sum by up to 2 C, so this bound sees half the noise: it is a loose one.
-    """
-    import dp_accounting as dp
-
-    accountant = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
-    event = dp.SampledWithoutReplacementDpEvent(rows, batch, dp.GaussianDpEvent(sigma / 2))
-    return float(accountant.compose(event, count).get_epsilon(delta))
-
-
-@functools.lru_cache(maxsize=64)
-def multiplier(target: float, delta: float, rate: float, count: int) -> float:
-    """The least noise multiplier (to 0.1 %, rounded up) that spends at most `target`."""
+def sigma_of(target: float, delta: float, count: int) -> float:
+    """The noise multiplier at which `count` messages without sampling spend `target`."""
     require_privacy("dp_accounting")
-    if count == 0:
-        raise UserError("privacy.epsilon: a run without a round spends nothing, train for longer")
-    if rate >= 1:
-        from dp_accounting import get_sigma_gaussian
+    from dp_accounting import get_sigma_gaussian
 
-        return float(get_sigma_gaussian(target, delta) * np.sqrt(count)) * (1 + 1e-6)
+    return float(get_sigma_gaussian(target, delta) * np.sqrt(count)) * (1 + 1e-6)
 
-    def enough(sigma: float) -> bool:
-        spent = _one(sigma, rate, 0.1).self_compose(count).get_epsilon_for_delta(delta)
-        return bool(spent <= target)
 
-    low, high = 0.25, 0.5
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > 1e5:
+def multiplier(target: float, spent: Callable[[float], float], least: float = 0.25) -> float:
+    """The least noise multiplier (to 0.1 %, rounded up) at which `spent` is at most `target`.
+
+    log(spent) is nearly linear in log(multiplier), so few trials do.
+    """
+    require_privacy("dp_accounting")
+    low, high, above, below = least, 2 * least, math.inf, spent(2 * least)
+    while below > target:
+        low, high, above, below = high, 2 * high, below, spent(2 * high)
+        if high > 1e6:
             raise UserError(f"privacy.epsilon = {target:g} needs more noise than any run bears")
-    while high > 1.001 * low:
-        middle = float(np.sqrt(low * high))
-        low, high = (low, middle) if enough(middle) else (middle, high)
+    for trial in range(60):
+        if high <= 1.001 * low or below >= 0.999 * target:
+            break
+        share = 0.5
+        if trial % 3 != 2 and math.isfinite(above) and below > 0:
+            share = math.log(above / (0.9995 * target)) / math.log(above / below)
+        middle = low * (high / low) ** min(max(share, 0.02), 0.98)
+        found = spent(middle)
+        if found <= target:
+            high, below = middle, found
+        else:
+            low, above = middle, found
     return high
 
 

@@ -1,30 +1,16 @@
-"""Gaussian draws: from a seed, for simulations that can be repeated, or from system entropy."""
+"""Gaussian noise from a seed, for simulations that can be repeated: it protects nothing."""
 
 from __future__ import annotations
 
-import math
-import os
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fedssca.methods.algorithm import Message, Request
 from fedssca.problem.problem import Array
 
-__all__ = ["disturbed", "entropy_normal"]
-
-
-def entropy_normal(shape: tuple[int, ...]) -> np.ndarray:
-    """Standard normal numbers from the operating system's entropy (Box and Muller's method)."""
-    count = math.prod(shape)
-    pairs = -(-count // 2)
-    bits = np.frombuffer(os.urandom(16 * pairs), np.uint64).reshape(2, pairs)
-    first, second = ((bits >> np.uint64(11)) + 0.5) * 2.0**-53
-    length, angle = np.sqrt(-2 * np.log(first)), 2 * np.pi * second
-    both = np.concatenate([length * np.cos(angle), length * np.sin(angle)])
-    return both[:count].reshape(shape)
+__all__ = ["digest", "disturbed"]
 
 
 def disturbed(
@@ -36,7 +22,7 @@ def disturbed(
     """
     key = jax.random.wrap_key_data(jnp.asarray(seed), impl="threefry2x32")
     # Probes ask for one round several times: the point tells them apart.
-    for word in (request.round, number, _digest(request.w)):
+    for word in (request.round, number, digest(request.w)):
         key = jax.random.fold_in(key, jnp.asarray(word).astype(jnp.uint32))
     scalar, vector = deviations
     leaves, shape = jax.tree.flatten(message)
@@ -50,7 +36,7 @@ def disturbed(
     return jax.tree.unflatten(shape, out)
 
 
-def _digest(w: Array) -> Array:
+def digest(w: Array) -> Array:
     """The bits of w in one word."""
     bits = jax.lax.bitcast_convert_type(w, jnp.uint32).ravel()
     odd = 2 * jnp.arange(bits.size, dtype=jnp.uint32) + 1

@@ -17,16 +17,17 @@ its own a. If it sees only sums, a is that of the heaviest unit, and every clien
 hold columns send blocks that are put side by side, not added: each adds the full noise.
 
 The noise is a `Perturbation` of messages. In a simulation (`simulated`) it comes from the run's
-seed, so that a run can be repeated. At the sites of a deployment (`SecretNoise`) it comes from the
-operating system, because the server knows the seed and could subtract such noise again.
+seed, as the batches do, so that a run can be repeated: it has the right size, and it protects
+nothing. At the sites of a deployment both come from the operating system (`secret`), because the
+server knows the seed and could subtract such noise again.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,21 +35,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.data.sampling import batch_indices, words
+from fedssca.data.sampling import TAIL, batch_indices, places_for, words
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm, Message, Request
 from fedssca.methods.participation import Cohort, asked_in, cohort_of
-from fedssca.privacy.noise.accountant import ASSUMPTION, Ledger, busiest, multiplier
+from fedssca.privacy.noise.accountant import COARSE, busiest, multiplier, sigma_of
 from fedssca.privacy.noise.clip import ReadChange, per_client, per_sample
-from fedssca.privacy.noise.gaussian import disturbed, entropy_normal
+from fedssca.privacy.noise.discrete import FEW_STEPS, off_grid
+from fedssca.privacy.noise.evaluation import EvaluationNoise, numbers_of
+from fedssca.privacy.noise.gaussian import disturbed
+from fedssca.privacy.noise.ledger import Ledger
 from fedssca.problem.problem import Array, Problem
 from fedssca.rounds.perturb import Perturb, Perturbation, unperturbed
 
-__all__ = ["MessageNoise", "SecretNoise", "simulated", "with_noise"]
+__all__ = ["MessageNoise", "evaluations_in", "simulated", "with_noise"]
 
 QUIET = 3.0
 """Noise on a value over noise on a gradient, both relative to their bounds."""
+SHARE = 0.2
+"""What evaluations alone spend, as a share of the epsilon of a run."""
 SERVER = np.zeros(1, np.int32)
 """The number under which batches of parties that hold columns are drawn."""
 
@@ -68,6 +74,14 @@ class MessageNoise(NamedTuple):
     """How changes of w carry gradients, where clients send changes."""
     separate: bool = False
     """Messages of single clients are clipped, so that no batches of clients can be joined."""
+    due: Callable[[int, int], bool] = lambda number, round_: False
+    """(client, round) -> whether a message was accounted for; probes have rounds from 0 down."""
+    evaluation: EvaluationNoise | None = None
+    """The noise on evaluations; None: they are exact, and the account does not cover them."""
+    sums_only: bool = False
+    """The server sees sums only: what clients send must stay on the grid of these sums."""
+    ratio: float = 0.0
+    """The largest noise standard deviation of a part, over what a unit can change in that part."""
 
     def spread(self, request: Request) -> tuple[float, Any]:
         """Standard deviations of values and of vectors, for a unit that weighs 1."""
@@ -91,12 +105,17 @@ def with_noise(
     probes: int = 0,
     survivors: int = 0,
     change: ReadChange | None = None,
+    sampling: str = "poisson",
+    evaluate_every: int = 10,
 ) -> tuple[Algorithm, MessageNoise]:
     """`algorithm` with clipped messages, and the noise that protects one `unit`.
 
     A unit is a "sample" or a whole "client". Give `noise_multiplier`, or `epsilon`: what `rounds`
-    rounds and `probes` probing messages may spend together; with neither, messages are clipped
-    only. `survivors` > 0 says that the server sees only sums, and none of fewer clients than that.
+    rounds, `probes` probing messages and an evaluation in every `evaluate_every`-th round may spend
+    together; with neither, messages are clipped only. With `evaluate_every` = 0 evaluations are
+    exact, and epsilon does not cover them. `sampling` says how samples are drawn: "poisson", each
+    of them independently, or "fixed", batches of one size, whose epsilon is far larger.
+    `survivors` > 0 says that the server sees only sums, and none of fewer clients than that.
     A cohort is drawn before (`participation`), with the same `seed`; batches of parties that hold
     columns are drawn from it too. `change` is given where clients send changes of w.
 
@@ -109,15 +128,32 @@ def with_noise(
     if not noise_multiplier and not epsilon:
         return made, MessageNoise(0.0, 0.0, lambda share: share, None, change, separate)
     cohort = cohort_of(algorithm, problem)
-    rate, seen, uses = _takes_part(algorithm, cohort, clients, unit, rounds, seed)
-    most = probes + (rounds - 1 if uses is None else uses[-1])
-    sigma = noise_multiplier or multiplier(epsilon, delta, rate, most)
+    rate, uses = _takes_part(algorithm, cohort, clients, unit, rounds, seed)
     sizes = clients.sizes if isinstance(clients, Rows) else (clients.total,)
-    drawn = (algorithm.batch, min(sizes)) if rate < 1 else None
-    ledger = Ledger(sigma, delta, unit, rate, seen, rounds - 1, uses, drawn, probes)
-    if rate < 1:
-        warnings.warn(f"epsilon assumes that {ASSUMPTION.format(rate=rate)}", stacklevel=3)
-    s = sigma * math.sqrt(1 + len(problem.valued) / QUIET**2)
+    poisson = rate < 1 and sampling == "poisson"
+    if poisson:
+        made = made._replace(places=places_for(sizes, algorithm.batch))
+    messages = rounds - 1 + probes
+    # No message has more numbers: two vectors for each term, and its value.
+    numbers = 2 * problem.combine.shape[1] * (problem.dimension + 1)
+    evaluations = evaluations_in(rounds, evaluate_every) if evaluate_every else 0
+    reported = numbers_of(problem, clients) if evaluations else 0
+    ledger = Ledger(
+        sigma=noise_multiplier,
+        delta=delta,
+        unit=unit,
+        rate=rate,
+        rounds=rounds - 1,
+        uses=uses,
+        batch=(algorithm.batch, min(sizes)) if rate < 1 and not poisson else None,
+        probes=probes,
+        evaluations=evaluations,
+        lost=poisson * TAIL * messages
+        + off_grid(messages, numbers)
+        + off_grid(evaluations, reported, FEW_STEPS),
+    )
+    ledger = settled(ledger, epsilon)
+    s = ledger.sigma * math.sqrt(1 + len(problem.valued) / QUIET**2)
     weight = 1.0 if unit == "client" else 1 / algorithm.batch
     heaviest = max(sizes) / sum(sizes) * weight / math.sqrt(max(survivors, 1))
     sums_only = survivors > 0 and isinstance(clients, Rows)
@@ -128,8 +164,53 @@ def with_noise(
         ledger=ledger,
         change=change,
         separate=separate,
+        due=partial(_due, cohort, seed, rounds, probes),
+        evaluation=EvaluationNoise(
+            ledger.evaluation_sigma,
+            bounds[1],
+            unit,
+            sizes,
+            survivors if sums_only else 0,
+            reported,
+        )
+        if ledger.evaluations
+        else None,
+        sums_only=sums_only,
+        ratio=QUIET * s,
     )
     return made, noise
+
+
+def settled(ledger: Ledger, epsilon: float) -> Ledger:
+    """The ledger with the noise of evaluations and, where `epsilon` is given, of messages.
+
+    Evaluations alone spend `SHARE` of epsilon, or of what the messages spend. Together both spend
+    little more than the larger one: this share adds 2 % to the noise of the messages.
+    """
+    alone = replace(ledger, evaluations=0)
+    if count := ledger.evaluations:
+        target = SHARE * (epsilon or alone.exact(fine=COARSE))
+        halved = 2 if ledger.batch else 1
+        sigma = halved * sigma_of(target, ledger.delta, count)
+        ledger = replace(ledger, evaluation_sigma=sigma)
+    if not epsilon:
+        return ledger
+    if ledger.count(ledger.rounds) == 0:
+        raise UserError("privacy.epsilon: a run without a round spends nothing, train for longer")
+    sigma = multiplier(epsilon, lambda s: replace(ledger, sigma=s).exact(fine=COARSE))
+    return replace(ledger, sigma=sigma)
+
+
+def evaluations_in(rounds: int, every: int) -> int:
+    """How many rounds of a run are evaluated: every so many, and the last one."""
+    return len({rounds - 1, *range(0, rounds - 1, every)})
+
+
+def _due(cohort: Cohort | None, seed: int, rounds: int, probes: int, number: int, t: int) -> bool:
+    """Whether the message of client `number` in round t was accounted for."""
+    if not -probes < t < rounds or (t <= 0 and not probes):
+        return False
+    return cohort is None or number in np.asarray(asked_in(jnp.int32(t), cohort, seed))
 
 
 def _clipped(
@@ -195,8 +276,8 @@ def _takes_part(
     unit: str,
     rounds: int,
     seed: int,
-) -> tuple[float, float, tuple[int, ...] | None]:
-    """How likely a unit is in a round: for the server, for others; and the busiest one's rounds.
+) -> tuple[float, tuple[int, ...] | None]:
+    """How likely a unit is in a message, unseen by the server; and the busiest one's rounds.
 
     The server knows the cohort, and it names the rows where parties hold columns: no chance is left
     there, only a count. Clients with rows draw their batches unseen.
@@ -207,12 +288,11 @@ def _takes_part(
         uses = _count(
             lambda t: batch_indices(seed, t, SERVER, everybody, batch)[0], rounds, clients.total
         )
-        return 1.0, batch / clients.total, uses
+        return 1.0, uses
     part = 1.0 if unit == "client" else algorithm.batch / min(clients.sizes)
     if cohort is None:
-        return part, part, None
-    asked = _count(lambda t: asked_in(t, cohort, seed), rounds, clients.count)
-    return part, part * cohort.size / clients.count, asked
+        return part, None
+    return part, _count(lambda t: asked_in(t, cohort, seed), rounds, clients.count)
 
 
 def _count(members: Callable[[Array], Array], rounds: int, total: int) -> tuple[int, ...]:
@@ -247,45 +327,6 @@ def simulated(noise: MessageNoise | None, seed: int) -> Perturbation:
         return _disturbed(noise, total, request, factor, seed, -1)
 
     return Perturbation(client, joint, noise.separate)
-
-
-class SecretNoise:
-    """The noise of one site of a deployment, from the operating system's entropy.
-
-    One object serves all stages of a run. It releases no more messages than were accounted for:
-    whatever a server asks beyond that would be spent without being counted.
-    """
-
-    def __init__(self) -> None:
-        self._sent: Counter[int] = Counter()
-
-    def perturbation(self, noise: MessageNoise | None) -> Perturbation:
-        """What a client does to its messages; nothing where there is no noise."""
-        if noise is None or noise.ledger is None:
-            return unperturbed
-        return unperturbed._replace(client=partial(self._client, noise, noise.ledger.planned))
-
-    def _client(self, noise: MessageNoise, most: int, number: int, share: float) -> Perturb:
-        def perturb(message: Message, request: Request) -> Message:
-            if self._sent[number] >= most:
-                raise UserError(
-                    f"privacy: {most} messages were accounted for and have been sent, no more of "
-                    "them in this job: start another run"
-                )
-            self._sent[number] += 1
-            scalar, vector = noise.spread(request)
-            factor = float(noise.weight(share))
-
-            def add(leaf: Any, spread: Any) -> np.ndarray:
-                drawn = entropy_normal(np.shape(leaf)) * (factor * float(spread))
-                return np.asarray(leaf + drawn, np.asarray(leaf).dtype)
-
-            return Message(
-                jax.tree.map(lambda leaf: add(leaf, scalar), message.scalars),
-                jax.tree.map(lambda leaf: add(leaf, vector), message.vectors),
-            )
-
-        return perturb
 
 
 def _disturbed(

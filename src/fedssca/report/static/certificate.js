@@ -50,7 +50,9 @@ export function certificateCard(run) {
     el(
       "p",
       { class: "note" },
-      `${convergence(certificate)}KKT residual ${show(certificate.kkt_residual)} (0 at a stationary point)${place}`,
+      certificate.noised
+        ? `all values carry privacy noise, no KKT residual is computed${place}`
+        : `${convergence(certificate)}KKT residual ${show(certificate.kkt_residual)} (0 at a stationary point)${place}`,
     ),
   );
 }

@@ -163,6 +163,6 @@ def _found(
         asked, noise = wrap(algorithm)
         return engine(problem, clients, asked, seed, simulated(noise, seed))
 
-    asked, noise = wrap(probe(problem, batch))
+    asked, noise = wrap(probe(problem, batch, noised=True))
     deviation = noise_deviation(noise, cohort_of(asked, problem), clients)
     return calibrate(problem, batch, rounds, runtime, noise=deviation, **given)

@@ -67,6 +67,16 @@ class PrivacySettings:
         default=0.0,
         ge=0,
     )
+    sampling: Literal["poisson", "fixed"] = key(
+        "How batches are drawn in runs with noise that protects samples: every row independently "
+        "(poisson), or batches of one size (fixed), whose epsilon is many times larger.",
+        default="poisson",
+    )
+    evaluation: Literal["noise", "exact"] = key(
+        "In runs with noise: evaluations with noise, which epsilon covers (noise), or exact ones, "
+        "which it does not (exact; in simulations only).",
+        default="noise",
+    )
     delta: Real = key(
         "The probability with which the guarantee of epsilon may fail. It should be well below "
         "1 / (number of rows).",

@@ -1,0 +1,123 @@
+"""The account of one run: which releases it plans, and what it has spent after so many rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedssca.privacy.noise.accountant import COARSE, FINE, Release, epsilon_of, epsilon_replaced
+
+__all__ = ["Ledger"]
+
+REMOVED, REPLACED = "one {unit} more or less", "one {unit} replaced by another one"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What a run spends. Its releases compose with those of other runs, see `releases`."""
+
+    sigma: float
+    delta: float
+    unit: str
+    rate: float
+    """q: how likely a unit is in a message, unseen by the server; 1: it is, or the server knows."""
+    rounds: int
+    """Updates that the run is to do."""
+    uses: tuple[int, ...] | None = None
+    """The rounds that the busiest unit took part in after 0, 1, 2, ... rounds; None: all."""
+    batch: tuple[int, int] | None = None
+    """B and N_i where batches have a fixed size and are drawn without replacement."""
+    probes: int = 0
+    """Messages before round 1, each about a batch of its own."""
+    again: int = 0
+    """Messages that resumed deployments may have sent once more, with fresh noise."""
+    evaluations: int = 0
+    """Evaluations with noise; each is about all rows."""
+    evaluation_sigma: float = 0.0
+    lost: float = 0.0
+    """The total variation distance of all messages from what is accounted for, when all are sent:
+    batches that are cut off, and noise on a grid."""
+
+    def also(self, messages: int, evaluations: int) -> Ledger:
+        """The same with more messages and evaluations, which were sent twice."""
+        return replace(
+            self, again=self.again + messages, evaluations=self.evaluations + evaluations
+        )
+
+    def count(self, rounds: int) -> int:
+        """Messages that any unit is in."""
+        used = rounds if self.uses is None else self.uses[min(rounds, len(self.uses) - 1)]
+        return self.probes + self.again + used
+
+    @property
+    def covers_evaluations(self) -> bool:
+        """Evaluations carry noise and are accounted for; otherwise they are exact."""
+        return self.evaluations > 0
+
+    def releases(self, rounds: int | None = None) -> tuple[Release, ...]:
+        """What is released in so many rounds, or in the whole run.
+
+        All evaluations are counted from the start. To account for several runs on the same rows,
+        join their tuples and call `epsilon_of`: a release is a tuple of plain numbers.
+        """
+        messages = self.count(self.rounds if rounds is None else rounds)
+        rate = 1.0 if self.batch else self.rate
+        found = [Release(self.sigma, messages, rate, self.batch, self.lost if messages else 0.0)]
+        if self.evaluations:
+            found.append(Release(self.evaluation_sigma, self.evaluations))
+        return tuple(found)
+
+    def exact(self, rounds: int | None = None, fine: float = FINE) -> float:
+        """epsilon after so many rounds, or of the whole run; nothing is interpolated."""
+        if self.batch:
+            return epsilon_replaced(self.releases(rounds), self.delta)
+        return epsilon_of(self.releases(rounds), self.delta, fine)
+
+    def spent(self, rounds: int) -> float:
+        """epsilon after so many rounds; on the way there from a line through powers of two.
+
+        In log k and log epsilon, that is: exact sums for every evaluated round would take longer
+        than the rounds.
+        """
+        k = self.count(rounds)
+        if k == 0 or rounds >= self.rounds:
+            return self.exact(rounds)
+        low = int(2 ** (k.bit_length() - 1))
+        bare = replace(self, uses=None, probes=0, again=0)
+        ends = [bare.exact(end, COARSE) for end in (low, 2 * low)]
+        if min(ends) <= 0:
+            return ends[1] if k > low else ends[0]
+        return float(np.exp(np.interp(np.log2(k / low), [0, 1], np.log(ends))))
+
+    def report(self, rounds: int) -> dict[str, Any]:
+        """What result.json says."""
+        return {
+            "epsilon": self.exact(rounds),
+            "delta": self.delta,
+            "noise_multiplier": self.sigma,
+            "privacy_unit": self.unit,
+            "neighbours": (REPLACED if self.batch else REMOVED).format(unit=self.unit),
+            "private_messages": self.count(rounds),
+            "private_evaluations": self.evaluations,
+            "evaluation_noise_multiplier": self.evaluation_sigma or None,
+            "sampling": self._sampling(),
+            "sampling_rate": self.batch[0] / self.batch[1] if self.batch else self.rate,
+            "accountant": self._accountant(),
+            "epsilon_covers": "all messages and evaluations that leave the clients"
+            if self.covers_evaluations
+            else "the released model and the messages; the evaluations are exact and outside of it",
+        }
+
+    def _sampling(self) -> str:
+        if self.batch:
+            return "batches of a fixed size, without replacement"
+        if self.rate < 1:
+            return "Poisson: every sample independently"
+        return "none: the server knows who takes part in a round"
+
+    def _accountant(self) -> str:
+        if self.batch:
+            return "RDP of sampling without replacement, or Gaussian, whichever is smaller"
+        return "PLD" if self.rate < 1 else "Gaussian, closed form"
