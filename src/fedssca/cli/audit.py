@@ -25,6 +25,7 @@ from fedssca.run.progress import ProgressLine
 from fedssca.system import starting_up
 
 if TYPE_CHECKING:
+    from fedssca.run.config import Config
     from fedssca.studies.audit.report import Audit
 
 __all__ = ["app"]
@@ -39,6 +40,13 @@ def audit(
     attack: Annotated[
         bool,
         typer.Option("--attack", help="Try to reconstruct the first batch from the messages."),
+    ] = False,
+    privacy: Annotated[
+        bool,
+        typer.Option(
+            "--privacy",
+            help="Check epsilon instead: canary rows, and the lower bound that an attack proves.",
+        ),
     ] = False,
     out: Annotated[
         Path | None,
@@ -56,6 +64,9 @@ def audit(
         from fedssca.studies.audit.report import print_audit
 
     config = read_config(file, settings)
+    if privacy:
+        _check_epsilon(config, quiet, as_json)
+        return
     folder = out or Path("runs") / f"audit-{timestamp()}-{data_name(config)}"
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--out {folder}: it is a file, name a folder")
@@ -72,6 +83,31 @@ def audit(
     elif not quiet:
         print_audit(found.found, Console())
         console.print(f"saved in {folder}: {', '.join(written)}", highlight=False)
+
+
+def _check_epsilon(config: Config, quiet: bool, as_json: bool) -> None:
+    """Print the claimed epsilon beside the lower bound; exit with 1 if the bound is above it."""
+    from fedssca.studies.audit.canaries import audit_epsilon
+
+    with ProgressLine(progress_console(quiet, as_json), "the audit") as line:
+        line.preparing("attacking the messages of a client with canaries")
+        found = audit_epsilon(config)
+    if as_json:
+        print(json.dumps(found))
+    elif not quiet:
+        holds = "below the claim" if found["holds"] else "ABOVE the claim: the account is wrong"
+        Console(highlight=False).print(
+            f"claimed epsilon      {found['claimed_epsilon']:.3f} (delta {found['delta']:g})\n"
+            f"lower bound          {found['lower_bound']:.3f} with {found['confidence']:.0%} "
+            f"confidence, {holds}\n"
+            f"canaries             {found['canaries']:,} of {found['rows']:,} rows: "
+            f"{found['found']}\n"
+            f"messages             {found['messages']:,}, noise multiplier "
+            f"{found['noise_multiplier']:.3f}, sampling rate {found['sampling_rate']:.4g}",
+            soft_wrap=True,
+        )
+    if not found["holds"]:
+        raise typer.Exit(1)
 
 
 def _save(folder: Path, found: Audit) -> list[str]:

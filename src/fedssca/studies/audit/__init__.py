@@ -11,4 +11,6 @@ verdict      open, at risk or protected, and the setting that would change it
 report       the table and the content of audit.json
 vocabulary   the observers, phases and levels that appear in audit.json
 figure       the picture audit.png
+canaries     the audit of epsilon: canary rows in the mechanism of a run, and an attack on them
+one_run      the lower bound on epsilon that the attack proves
 """
