@@ -1,6 +1,6 @@
 """Accuracy against epsilon on MNIST: what privacy costs, without and with a limit on the loss.
 
-    python benchmarks/privacy_accuracy.py --dir DATA --out docs
+    python benchmarks/privacy_accuracy.py --dir DATA --out FOLDER
 
 Ten clients of 6,000 images, batches of 100, 300 rounds (5 passes), a network of 32 hidden units,
 step sizes from calibration (its six probes are clipped, noised and counted too). Everything is
@@ -56,7 +56,7 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 0.0)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dir", default="", help="folder with MNIST; default: the cache folder")
-    parser.add_argument("--out", type=Path, default=Path("docs"))
+    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=1)
     given = parser.parse_args()
     base = parse(BASE, [f"data.dir={given.dir}"])

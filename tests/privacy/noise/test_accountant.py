@@ -63,7 +63,11 @@ def test_a_distance_from_what_is_accounted_for_costs_delta() -> None:
     assert epsilon_of((exact,), DELTA) < near < 1.01 * epsilon_of((exact,), DELTA)
     found = epsilon_of((exact,), DELTA - (1 + math.exp(near)) * 1e-8)
     assert found <= near <= found * (1 + 1e-5)
-    assert epsilon_of((exact._replace(lost=1e-5),), DELTA) == math.inf
+    unsampled = epsilon_of((exact._replace(rate=1.0),), DELTA)
+    useless = epsilon_of((exact._replace(lost=1e-5),), DELTA)
+    assert unsampled < useless < 1.3 * unsampled  # then sampling counts nothing
+    much = Ledger(0.5, DELTA, "sample", 0.1, 20, evaluations=5, evaluation_sigma=3.0, lost=1e-11)
+    assert much.exact() < 200
 
 
 def test_a_ledger_on_its_way() -> None:

@@ -63,13 +63,15 @@ def epsilon_of(releases: tuple[Release, ...], delta: float, fine: float = FINE) 
 
         delta  =  delta' + (1 + e^epsilon) lost,
 
-    where (epsilon, delta') holds for the latter.
+    where (epsilon, delta') holds for the latter. For a large epsilon the factor makes this useless;
+    then the bound for messages without sampling holds, which discrete noise keeps without any loss.
     """
     used = tuple(each for each in releases if each.messages)
     if not used:
         return 0.0
     require_privacy("dp_accounting")
-    return _with_loss(lambda left: _exact(used, left, fine), delta, sum(r.lost for r in used))
+    found = _with_loss(lambda left: _exact(used, left, fine), delta, sum(r.lost for r in used))
+    return min(found, _concentrated(_joint_sigma(used), delta))
 
 
 @functools.lru_cache(maxsize=64)
@@ -94,7 +96,17 @@ def epsilon_replaced(releases: tuple[Release, ...], delta: float) -> float:
         plain = dp.get_epsilon_gaussian(_joint_sigma(used) / 2, left)
         return float(min(accountant.get_epsilon(left), plain))
 
-    return _with_loss(bound, delta, sum(r.lost for r in used))
+    found = _with_loss(bound, delta, sum(r.lost for r in used))
+    return min(found, _concentrated(_joint_sigma(used) / 2, delta))
+
+
+def _concentrated(sigma: float, delta: float) -> float:
+    """epsilon of rho = 1 / (2 sigma^2) in concentrated differential privacy.
+
+    Continuous and discrete Gaussian have the same rho (Canonne, Kamath and Steinke, theorem 4).
+    """
+    rho = 1 / (2 * sigma**2)
+    return rho + 2 * math.sqrt(rho * math.log(1 / delta))
 
 
 def _with_loss(epsilon: Callable[[float], float], delta: float, lost: float) -> float:
