@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from fedssca.data import Rows
-from fedssca.evaluate.evaluator import Evaluator
+from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.problem.limits import StatedLimit, stated
 from fedssca.run.build import Job, build, engine_of, for_horizon
 from fedssca.run.certified import with_certificate

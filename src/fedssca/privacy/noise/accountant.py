@@ -37,6 +37,8 @@ __all__ = ["Release", "busiest", "epsilon_of", "epsilon_replaced", "multiplier",
 
 FINE, COARSE = 0.01, 0.1
 """Steps of the privacy loss, relative to the loss of one message: for results, and for searches."""
+HOPELESS = 2000.0
+"""An epsilon from which on the simplest bound is good enough; others lose all digits there."""
 LEAST = 0.1
 """Messages with a smaller noise multiplier are accounted for without sampling, an upper bound."""
 
@@ -70,8 +72,11 @@ def epsilon_of(releases: tuple[Release, ...], delta: float, fine: float = FINE) 
     if not used:
         return 0.0
     require_privacy("dp_accounting")
+    joint = _concentrated(_joint_sigma(used), delta)
+    if joint > HOPELESS:
+        return joint
     found = _with_loss(lambda left: _exact(used, left, fine), delta, sum(r.lost for r in used))
-    return min(found, _concentrated(_joint_sigma(used), delta))
+    return min(found, joint)
 
 
 @functools.lru_cache(maxsize=64)
@@ -159,7 +164,7 @@ def sigma_of(target: float, delta: float, count: int) -> float:
     require_privacy("dp_accounting")
     from dp_accounting import get_sigma_gaussian
 
-    return float(get_sigma_gaussian(target, delta) * np.sqrt(count)) * (1 + 1e-6)
+    return float(get_sigma_gaussian(min(target, 100.0), delta) * np.sqrt(count)) * (1 + 1e-6)
 
 
 def multiplier(target: float, spent: Callable[[float], float], least: float = 0.25) -> float:
