@@ -222,6 +222,19 @@ def test_paths_that_pages_name_exist() -> None:
     assert not missing
 
 
+def test_the_tests_of_the_threat_model_exist() -> None:
+    """Every cell in brackets names the tests that show it."""
+    text = (ROOT / "docs" / "threat-model.md").read_text()
+    named = re.findall(r"\b(?:[a-z]+/)+test_\w+", text)
+    assert len(named) > 40
+    missing = [
+        name
+        for name in named
+        if not (ROOT / "tests" / f"{re.sub('^a/', 'attacks/', name)}.py").exists()
+    ]
+    assert not missing
+
+
 def test_the_api_page_has_every_public_name() -> None:
     page = (ROOT / "docs/api.md").read_text()
     listed = re.findall(r"^::: (\S+)\.(\w+)$", page, re.M)
