@@ -171,7 +171,7 @@ class Liar(Loopback):
 
     def ask(self, envelopes: Mapping[str, bytes], timeout: float) -> Mapping[str, Answer]:
         told = dict(envelopes)
-        envelope = decode(told["site-2"])
+        envelope = decode(told.get("site-2", next(iter(told.values()))))
         if envelope.kind == "align/keep":
             places = np.roll(envelope.arrays["places"], 1)
             places[0] = (set(range(47)) - set(places.tolist())).pop()
@@ -225,7 +225,7 @@ def test_envelopes_of_another_alignment_do_not_count(tmp_path: Path) -> None:
     RunServer(RunOrder(CONFIG, site_names(3), RUN), first, tmp_path / "run").run()
     again = Replaying(parties(files))
     again.old = first.sent
-    with pytest.raises(UserError, match=r"site-1: nothing came from site-3 in step 0"):
+    with pytest.raises(UserError, match=r"what came in the name of site-1 is not from it"):
         RunServer(RunOrder(CONFIG, site_names(3), RUN), again, tmp_path / "again").run()
 
 

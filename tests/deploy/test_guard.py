@@ -125,12 +125,12 @@ def test_every_byte_that_is_sent_was_released(
 
         return call
 
-    def spied_peers(self: Guard, post: Any, about: Any) -> Any:
+    def spied_peers(self: Guard, post: Any, about: Any, seal: Any) -> Any:
         def seen(envelopes: Any, seconds: float) -> None:
             released.extend(envelopes.values())
             post(envelopes, seconds)
 
-        return to_peers(self, seen, about)
+        return to_peers(self, seen, about, seal)
 
     monkeypatch.setattr(Guard, "answer", spy(answer))
     monkeypatch.setattr(Guard, "error", spy(error))

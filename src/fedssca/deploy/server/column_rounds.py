@@ -20,7 +20,7 @@ from fedssca.rounds.client import for_party
 from fedssca.rounds.exchange import Outgoing, nothing
 from fedssca.run.build import Job
 
-__all__ = ["ColumnRounds", "introduce"]
+__all__ = ["ColumnRounds"]
 
 
 class ColumnRounds:
@@ -88,27 +88,3 @@ class ColumnRounds:
         if share:
             self._passed_on = self._relay(found, self._roles.readers)
         return found
-
-
-def introduce(sites: Sites, job: Job, seconds: float) -> None:
-    """Where the h_i are hidden: bring every party the signed public keys of the others.
-
-    The first party also chooses the secret of the checks, sealed for each of the others.
-    """
-    if not hides_h(job):
-        return
-    everyone = range(len(sites.names))
-    none: dict[int, dict[str, np.ndarray]] = {number: {} for number in everyone}
-    offers = sites.ask("offer", 0, none, seconds)
-    sites.check_all(everyone, offers, 0)
-    keys = {
-        f"{part} {number}": offer.arrays[part]
-        for number, offer in offers.items()
-        for part in ("key", "signature")
-        if part in offer.arrays
-    }
-    first = sites.ask("meet", 0, {0: keys}, seconds)
-    sites.check_all([0], first, 0)
-    boxes = {number: first[0].arrays.get(f"box {number}") for number in everyone[1:]}
-    told = {i: keys | {"box": box} for i, box in boxes.items() if box is not None}
-    sites.check_all(everyone[1:], sites.ask("meet", 0, told, seconds), 0)

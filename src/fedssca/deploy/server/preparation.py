@@ -1,6 +1,7 @@
 """Before round 1 at the server: all sites fit together, or one line names the one that does not.
 
 terms            the sites learn the run's config, and refuse what their limits do not allow
+offer, meet      sites with columns exchange keys (`server.introduce`)
 ids, align/...   sites with columns find the rows that all of them have (`server.alignment`)
 facts, count     the sites describe their data, and the server joins it (`server.census`)
 census/reply     the same under masks, if the run hides sums (`server.hidden_census`)
@@ -21,6 +22,7 @@ from fedssca.deploy.census import Census, Facts, blank, fingerprint, question
 from fedssca.deploy.server.alignment import align, same_rows
 from fedssca.deploy.server.census import check_facts, merge, plainly_told
 from fedssca.deploy.server.hidden_census import hidden_totals
+from fedssca.deploy.server.introduce import introduce
 from fedssca.deploy.server.sites import Sites, SitesMissing
 from fedssca.errors import UserError
 from fedssca.rounds.codec import Envelope, note, read_note
@@ -55,7 +57,10 @@ class ServerPreparation:
         config = self._config
         names, asked = self._sites.names, question(config, self._run)
         self._ask_all("terms", {"config": render(config), "names": names})
-        left_out = self._align("rows") if config.data.split == "feature" else []
+        left_out: list[int] = []
+        if config.data.split == "feature":
+            introduce(self._sites, PREPARING)
+            left_out = self._align("rows")
         facts = self._ask_all("facts", {})
         check_facts(names, facts, asked)
         if hides_sums(config):

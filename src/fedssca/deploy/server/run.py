@@ -16,10 +16,10 @@ import numpy as np
 from fedssca.data import Rows
 from fedssca.deploy.census import Census, blank
 from fedssca.deploy.engine import Link, Patience
-from fedssca.deploy.server.column_rounds import ColumnRounds, introduce
+from fedssca.deploy.server.column_rounds import ColumnRounds
 from fedssca.deploy.server.evaluate import joint_scores, site_evaluator
 from fedssca.deploy.server.log import RunLog
-from fedssca.deploy.server.preparation import PREPARING, ServerPreparation
+from fedssca.deploy.server.preparation import ServerPreparation
 from fedssca.deploy.server.rounds import DeployedRounds, RecordRound
 from fedssca.deploy.server.row_rounds import RowRounds
 from fedssca.deploy.server.sites import Sites
@@ -125,7 +125,6 @@ class RunServer:
             census = self._census()
             self._check_same_cells(census)
             job = self._preparation.prepare(self._config, census)
-            introduce(self.sites, job, PREPARING)
             rows, ids = self._preparation.new_rows()
             scores = joint_scores(self.sites, job, job.problem.extended(w), rows)
         return {"labels": census.labels, "scores": scores.tolist(), "ids": ids}
@@ -156,10 +155,12 @@ class RunServer:
     def _run(self, on_row: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         census = self._census()
         config, again = self._config, 0
+        if self._order.resume and (noisy(config.privacy) or hides_sums(config)):
+            # The probes before round 1 are not sent again: sites would draw other batches for them.
+            config = load_config(self._out)
         if self._order.resume and noisy(config.privacy):
-            config, again = load_config(self._out), self._messages_sent_again(config)
+            again = self._messages_sent_again(config)
         first = self._preparation.prepare(config, census)
-        introduce(self.sites, first, PREPARING)
         adder = self._adder(config, census)
 
         def probing(problem: Any, clients: Any, algorithm: Algorithm, *_: Any) -> Runtime:

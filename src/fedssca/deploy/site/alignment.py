@@ -38,6 +38,8 @@ class SiteAlignment:
         self._parts: dict[str, list[str]] = {}
         self._psi: PsiParty | None = None
         self._session = ""
+        self._hop = 0
+        """The last hop of this session that the site has answered."""
         self._names: list[str] = []
         self._kept: dict[str, np.ndarray] = {}
         self._digest = np.zeros(0, np.uint8)
@@ -83,7 +85,7 @@ class SiteAlignment:
             whole = read_raw_table(self._source, told["label"])
             tables = {"rows": whole._replace(test=None)}
             tables |= {"test": whole.test} if whole.test is not None else {}
-        self._parts = {}
+        self._parts, self._psi = {}, None
         for part, table in tables.items():
             if table.ids is None:
                 raise UserError(
@@ -109,7 +111,11 @@ class SiteAlignment:
             raise InvalidMessage(
                 f"{self._name} is to align with others, each once and itself included"
             )
-        self._session, self._names, self._kept = told["session"], names, {}
+        if self._psi is not None:
+            raise InvalidMessage(
+                "an alignment is under way: a site begins one for each list of ids"
+            )
+        self._session, self._names, self._kept, self._hop = told["session"], names, {}, 0
         self._inbox.keep(lambda key: key[0] == self._session)
         self._psi = PsiParty(tagged_ids(self._parts))
         self._send([self._peer(1)], envelope, self._psi.encrypt_own(), told, post)
@@ -124,6 +130,9 @@ class SiteAlignment:
         hop = envelope.round
         if not 0 < hop < len(self._names):
             raise InvalidMessage(f"there is no hop {hop} among {len(self._names)} parties")
+        if hop != self._hop + 1:
+            raise InvalidMessage(f"hop {hop} is not the next one: each is answered once")
+        self._hop = hop
         points = self._opened_psi().encrypt(self._take(self._peer(-1), hop - 1))
         if hop == len(self._names) - 1:
             return {"points": points}
@@ -133,6 +142,8 @@ class SiteAlignment:
     def _keep(self, envelope: Envelope, told: dict[str, Any], post: Post) -> dict[str, np.ndarray]:
         places = envelope.arrays.get("places", np.zeros(0))
         psi = self._opened_psi()
+        if self._kept:
+            raise InvalidMessage("the common rows of this alignment were told before")
         rows = psi.rows_at(places)
         self._kept = rows_by_part(self._parts, rows)
         common = [psi.ids[row] for row in rows.tolist()]

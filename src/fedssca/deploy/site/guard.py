@@ -59,6 +59,10 @@ TOLD = {"summaries", "counts", "groups", "labels"}
 """What of a census is computed from rows; parties with columns send no summaries."""
 
 
+Seal = Callable[[str, bytes], bytes]
+"""A peer and an encoded envelope -> the envelope, sealed for that peer."""
+
+
 class About(NamedTuple):
     """What the site knows of the message that it is about to send."""
 
@@ -117,13 +121,16 @@ class Guard:
             said["peer"] = error.peer
         return encode(envelope._replace(kind="error", arrays=note(said)))
 
-    def to_peers(self, post: Post, about: Callable[[], About]) -> Post:
-        """`post` for messages that may leave; the only way in which the site reaches its peers."""
+    def to_peers(self, post: Post, about: Callable[[], About], seal: Seal) -> Post:
+        """`post` for messages that may leave; the only way in which the site reaches its peers.
+
+        What leaves is sealed for its receiver, so that nobody between can read or replace it.
+        """
 
         def guarded(envelopes: Mapping[str, bytes], seconds: float) -> None:
             for data in envelopes.values():
                 self._check_peer(decode(data), about())
-            post(envelopes, seconds)
+            post({peer: seal(peer, data) for peer, data in envelopes.items()}, seconds)
 
         return guarded
 

@@ -10,7 +10,9 @@ Everything that leaves, to the server and to peers, passes the guard (`site.guar
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from fedssca.data import Rows
 from fedssca.deploy.alignment import PEER
 from fedssca.deploy.engine import Post
 from fedssca.deploy.notes import check_peer, check_request
+from fedssca.deploy.site.answered import AnsweredQuestions, question_digest
 from fedssca.deploy.site.guard import About, Guard
 from fedssca.deploy.site.identity import IdentityAmong
 from fedssca.deploy.site.inbox import PeerInbox
@@ -36,6 +39,7 @@ from fedssca.rounds.aggregate import Arrays
 from fedssca.rounds.client import SERVER
 from fedssca.rounds.codec import Envelope, InvalidMessage, arrays_of, decode, encode, tree_of
 from fedssca.rounds.exchange import Exchange
+from fedssca.run.build import Job
 from fedssca.run.privacy import hides_sums
 from fedssca.run.schema import SiteFile
 
@@ -60,8 +64,13 @@ class Party:
         uses = DataLedger(ledger, source)
         self._guard = Guard(source, uses)
         self._preparation = SitePreparation(name, source, secure, identity, uses)
-        self._stages: dict[str, tuple[StageClient, Any]] = {}
-        """For each stage, what answers in it and the shapes of what it is asked."""
+        self._stages: dict[tuple[str, bool], tuple[StageClient, Any]] = {}
+        """For each stage, what answers in it and the shapes of what it is asked; with True, what
+        answers in rounds that an earlier job of the run has answered."""
+        self._memory = ledger.with_suffix(".answered")
+        self._answered: dict[bytes, AnsweredQuestions] = {}
+        self._message: Any = None
+        """The last message that was to be hidden, in case it is asked for under new masks."""
         self._stages_of: Prepared | None = None
         self._asked: tuple[str, int, Any] = ("", 0, None)
         """Stage, round and request of the phase that began last."""
@@ -85,7 +94,8 @@ class Party:
             with self._lock, _precision(self._preparation.prepared):
                 if self._last is not envelope:
                     raise InvalidMessage("the server has sent a later envelope: this one is over")
-                guarded = self._guard.to_peers(post, lambda: self._about(envelope))
+                about, seal = lambda: self._about(envelope), self._preparation.seal
+                guarded = self._guard.to_peers(post, about, seal)
                 arrays = self._answer(envelope, guarded)
                 return self._guard.answer(envelope._replace(arrays=arrays), self._about(envelope))
         except Exception as error:
@@ -109,9 +119,9 @@ class Party:
         return About(min(parts), False, epsilon)
 
     def receive(self, sender: str, data: Any) -> None:
-        """Take a peer's envelope, which is used in the next phase; an InvalidMessage refuses it."""
+        """Take a peer's sealed envelope, used in the next phase; an InvalidMessage refuses it."""
         try:
-            self._receive(sender, check_peer(decode(data)))
+            self._receive(sender, check_peer(self._preparation.opened(sender, data)))
         except InvalidMessage:
             raise
         except Exception:
@@ -146,6 +156,8 @@ class Party:
             if ready.sum_client is None:
                 raise InvalidMessage("parties with columns add up nothing at the server")
             asked = for_sum(envelope.arrays)
+            if "alive" in asked:
+                self._questions(ready).check_opening(asked["alive"].tolist())
             return marked(ready.sum_client.handle(phase, asked, _no_message))
         client, asked = self._begin_phase(envelope, stage, phase, ready)
         if isinstance(ready.job.clients, Rows):
@@ -169,12 +181,15 @@ class Party:
         phases = stage_roles(stage, ready.job.clients).phases
         if phase not in phases or stage not in STAGES:
             raise InvalidMessage(f"there is no phase {envelope.kind!r}")
-        client, due = self._stage(stage, ready)
-        key = (stage, envelope.round)
+        answered, key = self._questions(ready), (stage, envelope.round)
+        client, due = self._stage(stage, ready, answered.repeats(*key))
         if phase == phases[0]:
             self._from_peers.keep(lambda key: key[1] == envelope.round)
             asked = tree_of(due, for_stage(envelope.arrays))
             _check_indices(stage, asked, ready)
+            question = question_digest(stage, for_stage(envelope.arrays))
+            if not answered.begin(*key, question, hidden=hides_sums(ready.job.config)):
+                self._message = None
             self._asked = (*key, asked)
         elif self._asked[:2] != key:
             raise InvalidMessage(
@@ -188,33 +203,51 @@ class Party:
                 client.receive(SERVER, tree_of(PASSED_ON, envelope.arrays))
         return client, self._asked[2]
 
-    def _stage(self, stage: str, ready: Prepared) -> tuple[StageClient, Any]:
+    def _questions(self, ready: Prepared) -> AnsweredQuestions:
+        """What this site has answered in the run."""
+        run = self._preparation.run
+        if run not in self._answered:
+            hidden = hides_sums(ready.job.config)
+            file = self._memory / f"{run.hex()}.txt" if hidden else None
+            self._answered[run] = AnsweredQuestions(file)
+        return self._answered[run]
+
+    def _stage(self, stage: str, ready: Prepared, again: bool) -> tuple[StageClient, Any]:
         if ready is not self._stages_of:
             self._stages, self._stages_of = {}, ready
-        if stage not in self._stages:
+        if (stage, again) not in self._stages:
+            job = _with_other_batches(ready.job) if again else ready.job
             exchange: Exchange | None = None
             if hides_h(ready.job):
-                if ready.exchange_keys is None:
+                if self._preparation.exchange_keys is None:
                     raise InvalidMessage("the parties' h are to be hidden: their keys come first")
-                exchange = ready.exchange_keys.exchange(stage)
+                exchange = self._preparation.exchange_keys.exchange(stage)
             due = shapes_of(stage, ready.job, ready.number).asked
-            self._stages[stage] = (
-                stage_client(stage, ready.job, ready.number, ready.parts, self._noise, exchange),
+            self._stages[stage, again] = (
+                stage_client(stage, job, ready.number, ready.parts, self._noise, exchange),
                 due,
             )
-        return self._stages[stage]
+        return self._stages[stage, again]
 
     def _reply_to_sum(
         self, envelope: Envelope, stage: str, ready: Prepared, client: StageClient, asked: Any
     ) -> Arrays:
         """The answer of a site that holds rows: it leaves through the site's half of the sum."""
         assert ready.sum_client is not None
-        message = client.handle("reply", asked)[SERVER]
+        if self._message is None:
+            self._message = client.handle("reply", asked)[SERVER]
+        message = self._message
         if not hides_sums(ready.job.config):
             return arrays_of(ready.sum_client.handle("reply", {}, lambda: message))
         weight = weight_of(stage, sum(ready.census.sizes), ready.job.config)
         weighed = jax.tree.map(lambda leaf: np.asarray(leaf, float) / weight, message)
         return marked(ready.sum_client.handle("reply", for_sum(envelope.arrays), lambda: weighed))
+
+
+def _with_other_batches(job: Job) -> Job:
+    """The job with batches that nobody else can name, for rounds that are repeated."""
+    seed = secrets.randbits(31)
+    return job._replace(config=replace(job.config, run=replace(job.config.run, seed=seed)))
 
 
 def _check_indices(stage: str, asked: Any, ready: Prepared) -> None:

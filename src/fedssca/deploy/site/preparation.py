@@ -1,14 +1,14 @@
 """Before round 1 at a site: it describes its data and builds the problem that all parties build.
 
 terms            the site learns the run's config and the sites, and refuses what it may not do
+offer            sites with columns: the site's public key for this session, signed
+meet             the site receives the public keys of all sites and refuses forged ones; the first
+                 site answers with the sealed secret of the checks, which the others receive
 ids, align/...   sites with columns find the rows that all of them have (`site.alignment`)
 facts            the site describes its data, as far as its limits allow
 count            the site counts its labels and groups, if a constraint needs that
 census/reply     the same under masks, where the run hides sums (`site.hidden_census`)
 prepare          the site builds the problem and returns its fingerprint
-offer            where the h_i are hidden: the site's public key for this run, signed
-meet             the site receives the public keys of all sites and refuses forged ones; the first
-                 site answers with the sealed secret of the checks, which the others receive
 fresh            the site reads its new rows and tells how many there are
 """
 
@@ -30,6 +30,7 @@ from fedssca.deploy.site.ledger import DataLedger
 from fedssca.deploy.site.limits import refusals
 from fedssca.deploy.site.raw_table import RawTable, read_raw_table
 from fedssca.deploy.site.rows import SiteRows
+from fedssca.deploy.site.sealed import SealedPeers
 from fedssca.deploy.site.stages import Parts
 from fedssca.deploy.stages import largest_h
 from fedssca.deploy.sums import census_rules
@@ -63,8 +64,6 @@ class Prepared(NamedTuple):
     """The site's half of the sums, for sites that hold rows."""
     largest_h: int = 0
     """The number of entries of the largest array that peers may send; 0 among sites with rows."""
-    exchange_keys: ExchangeKeys | None = None
-    """The site's keys for hidden h_i, once it has offered them."""
 
 
 class Terms(NamedTuple):
@@ -90,6 +89,9 @@ class SitePreparation:
         self._ledger = ledger
         self._terms: Terms | None = None
         self._alignment: SiteAlignment | None = None
+        self._peers: SealedPeers | None = None
+        self.exchange_keys: ExchangeKeys | None = None
+        """The keys that this site shares with its peers, where sites hold columns."""
         self._rows: SiteRows | None = None
         self.hidden_census: HiddenCensus | None = None
         self._encoded: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] | None = None
@@ -125,6 +127,19 @@ class SitePreparation:
             return note(self._new_rows())
         return self._started_alignment().answer(envelope, post)
 
+    def seal(self, peer: str, data: bytes) -> bytes:
+        """An envelope for a peer, sealed; without keys nothing can be sent to peers."""
+        return self._sealed_peers().seal(peer, data)
+
+    def opened(self, sender: str, data: Any) -> Envelope:
+        """The envelope that a peer has sealed for this site."""
+        return self._sealed_peers().opened(sender, data)
+
+    def _sealed_peers(self) -> SealedPeers:
+        if self._peers is None:
+            raise InvalidMessage("the sites have not exchanged their keys yet")
+        return self._peers
+
     def check_run(self, envelope: Envelope) -> None:
         """Refuse an envelope of another run."""
         if envelope.run != self.run:
@@ -145,7 +160,7 @@ class SitePreparation:
         self._ledger.add_job(run.hex())
         self.run, self.prepared, self._encoded, self._sum_client = run, None, None, None
         self._terms, self._rows, self.hidden_census = Terms(config, names), None, None
-        self._alignment = None
+        self._alignment = self._peers = self.exchange_keys = None
         return {"package": version("fedssca")}
 
     def _check_limits(self, config: Config, names: Sequence[str]) -> None:
@@ -208,11 +223,8 @@ class SitePreparation:
                 identity = self._identity(census.names) if hides_sums(config) else None
                 count = len(census.names)
                 self._sum_client = answerer(config, self.run, count, number, identity)
-            keys = self.prepared.exchange_keys if self.prepared else None
             parts = Parts(*self._encoded, self.prepared.parts.new if self.prepared else {})
-            self.prepared = Prepared(
-                census, job, number, parts, self._sum_client, largest_h(job), keys
-            )
+            self.prepared = Prepared(census, job, number, parts, self._sum_client, largest_h(job))
             return {"fingerprint": fingerprint(job, census)}
 
     def _check_terms(self, config: Config, census: Census) -> None:
@@ -232,24 +244,24 @@ class SitePreparation:
         """Exchange keys with all peers, by way of the server."""
         from fedssca.privacy.sums.keys import as_array
 
-        ready = self.after(envelope.kind)
-        names = ready.census.names
+        names = self._agreed().names
         if envelope.kind == "offer":
             from fedssca.privacy.sums.hidden_exchange import ExchangeKeys
 
-            keys = ExchangeKeys(ready.number, len(names), self.run, self._identity(names))
-            self.prepared = ready._replace(exchange_keys=keys)
-            return keys.offer()
-        if ready.exchange_keys is None:
+            number, identity = names.index(self._name), self._identity(names)
+            self.exchange_keys = ExchangeKeys(number, len(names), self.run, identity)
+            self._peers = SealedPeers(names, self.exchange_keys)
+            return self.exchange_keys.offer()
+        if self.exchange_keys is None:
             raise InvalidMessage("meet came before offer")
         offers = {
             i: {"key": envelope.arrays[f"key {i}"], "signature": envelope.arrays[f"signature {i}"]}
             for i in range(len(names))
             if {f"key {i}", f"signature {i}"} <= envelope.arrays.keys()
         }
-        own = ready.exchange_keys
+        own = self.exchange_keys
         own.agree(offers)
-        if ready.number == 0:
+        if own.number == 0:
             return {f"box {peer}": as_array(box) for peer, box in own.seal_check().items()}
         own.open_check(envelope.arrays.get("box", np.zeros(0, np.uint8)).tobytes())
         return {}

@@ -29,7 +29,7 @@ class PrivacySettings:
     )
     threshold: Real = key(
         "The share of the asked clients that must answer before a sum is opened, above 0.5; 0 "
-        "means two thirds.",
+        "means two thirds. Of a client's neighbours two thirds are needed in any case.",
         default=0.0,
         ge=0,
         le=1,
