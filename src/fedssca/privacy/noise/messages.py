@@ -185,7 +185,7 @@ def settled(ledger: Ledger, epsilon: float) -> Ledger:
     """The ledger with the noise of evaluations and, where `epsilon` is given, of messages.
 
     Evaluations alone spend `SHARE` of epsilon, or of what the messages spend. Together both spend
-    little more than the larger one: this share adds 2 % to the noise of the messages.
+    little more than the larger one: this share adds 1 to 2 % to the noise of the messages.
     """
     alone = replace(ledger, evaluations=0)
     if count := ledger.evaluations:
