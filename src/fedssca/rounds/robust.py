@@ -5,6 +5,7 @@ the share, choose a middle of the clients' means entry by entry, and multiply it
 all that answered, so the result stands in the place of the plain sum. The values of constraints
 travel in the same messages and are treated alike.
 
+    none           the mean; used for comparison only
     trimmed-mean   leave out the largest and the smallest fifth, at least one each; average the rest
     median         the middle value
     norm-bound     shorten every vector (and bound every value) to the median of their lengths
@@ -36,6 +37,11 @@ def trimmed(clients: int) -> int:
     return min(max(1, int(TRIM * clients)), (clients - 1) // 2)
 
 
+def plain_mean(means: np.ndarray) -> np.ndarray:
+    """The mean of every entry, which a single client can move anywhere."""
+    return np.asarray(means.mean(axis=0))
+
+
 def trimmed_mean(means: np.ndarray) -> np.ndarray:
     """The mean of every entry without its `trimmed` largest and smallest values."""
     out = trimmed(len(means))
@@ -61,6 +67,7 @@ def norm_bound(means: np.ndarray) -> np.ndarray:
 
 
 RULES: Mapping[str, Rule] = {
+    "none": plain_mean,
     "trimmed-mean": trimmed_mean,
     "median": median,
     "norm-bound": norm_bound,
