@@ -28,6 +28,8 @@ class ColumnRounds:
 
     share = 1.0
     """The share of the rows that took part in the last round: always all of them."""
+    missing: Sequence[int] = ()
+    """The parties that did not take part in it: never any."""
 
     def __init__(self, sites: Sites, stage: str, job: Job, batch: int = 0) -> None:
         """`batch` is the size of the batches that `call` draws."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import jax
@@ -16,8 +16,8 @@ from fedssca.rounds.loop import one_round
 
 __all__ = ["DeployedRounds", "RecordRound"]
 
-RecordRound: TypeAlias = Callable[[int, float, float], None]
-"""Sees (round, seconds, the share of the rows that took part)."""
+RecordRound: TypeAlias = Callable[[int, float, float, Sequence[int]], None]
+"""Sees (round, seconds, the share of the rows that took part, the asked sites that did not)."""
 
 
 class DeployedRounds:
@@ -42,5 +42,6 @@ class DeployedRounds:
             state.w.block_until_ready()
             if self._record:
                 seconds = time.perf_counter() - begun
-                self._record(int(state.round), seconds, self._parties.share)
+                parties = self._parties
+                self._record(int(state.round), seconds, parties.share, parties.missing)
         return state

@@ -38,6 +38,8 @@ class RowRounds:
         self.combine: Combine = plain_sum
         self.share = 1.0
         """The share of the asked sites' rows that took part in the last round."""
+        self.missing: Sequence[int] = ()
+        """The asked sites that are not in the sum of the last round."""
 
     def call(self, phase: str, request: Request) -> Sequence[Any]:
         """One round of training: the sum of the answers, scaled up if some sites are missing."""
@@ -52,6 +54,7 @@ class RowRounds:
         present = sum(clients.sizes[number] for number in found.who)
         due = sum(clients.sizes[number] for number in asked)
         self.share = present / due if due else 1.0
+        self.missing = sorted(set(asked) - set(found.who))
         if present in (0, due):
             return [found.total]
         scale = due / present

@@ -243,7 +243,9 @@ class RunServer:
         rounds = config.algorithm.most_rounds - 1
         return times * (min(every, rounds) if every else rounds)
 
-    def _record_round(self, round_: int, seconds: float, share: float) -> None:
+    def _record_round(
+        self, round_: int, seconds: float, share: float, missing: Sequence[int]
+    ) -> None:
         self._round = round_
         if not self._settled:
             # The engine leaves each round's messages in reference cycles. Freezing what stays for
@@ -254,4 +256,5 @@ class RunServer:
             self._log.forget_costs_after(round_ - 1)
         names = self.sites.names
         costs = {names[number]: list(cost) for number, cost in self.sites.costs.items()}
-        self._log.add_costs({"round": round_, "seconds": seconds, "share": share, "sites": costs})
+        row = {"round": round_, "seconds": seconds, "share": share, "sites": costs}
+        self._log.add_costs(row | {"missing": [names[number] for number in missing]})
