@@ -241,10 +241,9 @@ def _exchanges(server: RunServer, job: Any, census: Any) -> list[Callable[[], An
                 asked = _request(stage, job)
                 found.append(lambda r=rounds, a=asked: r.call("reply", a))
         return found
-    from fedssca.deploy.server.column_rounds import introduce
+    from fedssca.deploy.server.introduce import introduce
 
-    introduce(server.sites, job, 60.0)
-    found.append(lambda: introduce(server.sites, job, 60.0))
+    found.append(lambda: introduce(server.sites, 60.0))
     rows = np.arange(8, dtype=np.int32)
     train = ColumnRounds(server.sites, "train", job, job.algorithm.batch)
     measure = ColumnRounds(server.sites, "measure", job)

@@ -226,7 +226,7 @@ def test_the_tests_of_the_threat_model_exist() -> None:
     """Every cell in brackets names the tests that show it."""
     text = (ROOT / "docs" / "threat-model.md").read_text()
     named = re.findall(r"\b(?:[a-z]+/)+test_\w+", text)
-    assert len(named) > 40
+    assert len(named) > 30
     missing = [
         name
         for name in named

@@ -18,6 +18,7 @@ pytest.importorskip("cryptography")
 from fedssca.privacy.sums.hidden_exchange import ExchangeKeys, relay
 from fedssca.privacy.sums.keys import Forged, simulated_identities
 from fedssca.privacy.sums.linear_check import LIMBS, LinearCheck
+from fedssca.rounds.codec import InvalidMessage
 from fedssca.rounds.exchange import SERVER
 from tests.privacy.sums.test_hidden_exchange import people, shared
 
@@ -86,6 +87,6 @@ def test_the_secret_of_the_checks_comes_sealed_from_a_party() -> None:
     for box in (boxes[2], bytes(60), boxes[1][:-1] + bytes([boxes[1][-1] ^ 1])):
         with pytest.raises(Forged, match="does not open"):
             made[1].open_check(box)
-    with pytest.raises(RuntimeError, match="no keys of its peers"):
+    with pytest.raises(InvalidMessage, match="no keys of its peers"):
         made[1].exchange("train").send(np.ones(2), READERS)
     assert all(one.agreed for one in people(3))

@@ -24,14 +24,20 @@ pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")
 def test_letters_of_one_sender_do_not_pile_up(tmp_path: Path) -> None:
     config = parse(BASE, ["data.split=feature", "algorithm.rounds=2"])
     _, _, link = deployed(config, 2, tmp_path)
-    victim, letter = link.parties["site-1"], decode(link.peer_envelopes[-1])
-    for round_ in range(1000, 3000):
-        victim.receive("site-2", encode(letter._replace(round=round_)))
+    victim, rogue = link.parties["site-1"], link.parties["site-2"]
+    outer = decode(link.peer_envelopes[-1])
+
+    def letter(round_: int, h: np.ndarray) -> bytes:
+        """What the rogue site seals for its victim, as it may."""
+        plain = encode(outer._replace(round=round_, arrays={"h": h}))
+        return rogue._preparation.seal("site-1", plain)
+
+    for round_ in range(1000, 2000):
+        victim.receive("site-2", letter(round_, np.zeros(3, np.float32)))
     waiting = victim._from_peers._waiting["site-2"]
     assert len(waiting) == MOST_WAITING
-    big = encode(letter._replace(arrays={"h": np.zeros((200_000, 100), np.float32)}))
     with pytest.raises(InvalidMessage, match="too large"):
-        victim.receive("site-2", big)
+        victim.receive("site-2", letter(3000, np.zeros((200_000, 100), np.float32)))
 
 
 def test_a_flood_takes_no_honest_letter() -> None:

