@@ -14,7 +14,7 @@ def sums(bets: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def test_bounds_are_wrong_in_at_most_delta_of_the_draws() -> None:
-    rng, draws = np.random.default_rng(0), 1500
+    rng, draws = np.random.default_rng(0), 400
     for a, b, rows in ((0.3, 3.0, 60), (5.0, 2.0, 30)):
         mean = a / (a + b)
         variance = mean * (1 - mean) / (a + b + 1)
