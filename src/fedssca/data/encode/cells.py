@@ -59,11 +59,12 @@ def missing_cells(values: Array) -> Array:
     return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
 
 
-def check_finite(name: str, values: Array) -> None:
-    """Refuse a column of numbers with an infinite one, and say in which row it is."""
+def check_finite(name: str, values: Array, where: str = "") -> None:
+    """Refuse a column of numbers with an infinite one, and say in which row (of `where`) it is."""
     if values.dtype.kind == "f" and np.isinf(values).any():
         row = int(np.flatnonzero(np.isinf(values))[0])
-        raise UserError(f"column {name!r} holds {values[row]} in row {row + 1}; mend that row")
+        column = f"{where}: column {name!r}" if where else f"column {name!r}"
+        raise UserError(f"{column} holds {values[row]} in row {row + 1}; mend that row")
 
 
 def as_text(values: Array) -> Array:

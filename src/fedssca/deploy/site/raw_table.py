@@ -12,6 +12,7 @@ import numpy as np
 
 from fedssca.data.dataset import Array
 from fedssca.data.encode import as_text, is_text
+from fedssca.data.encode.cells import check_finite
 from fedssca.data.encode.labels import label_cells, label_column
 from fedssca.data.ids import as_cells, id_cells
 from fedssca.data.lines import Reading
@@ -100,11 +101,7 @@ def read_raw_table(source: SiteFile, label: str) -> RawTable:
     kept = {name: values for name, values in table.items() if name not in source.ignore}
     y = _label(kept, source.label, label, where)
     for column, values in kept.items():
-        if values.dtype.kind == "f" and np.isinf(values).any():
-            row = int(np.flatnonzero(np.isinf(values))[0])
-            raise UserError(
-                f"{where}: column {column!r} holds {values[row]} in row {row + 1}; mend that row"
-            )
+        check_finite(column, values, where)
     if not kept or not len(next(iter(kept.values()))):
         raise UserError(f"{where} has no rows or no feature columns: check path, label and ignore")
     table_of_site = RawTable(tuple(kept), None, kept, kept, y, ids, source.scale)
