@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fedssca.errors import UserError
 
-__all__ = ["SITE", "Member", "Roster", "read_roster", "signed_roster"]
+__all__ = ["SITE", "Member", "Roster", "fingerprint", "pss", "read_roster", "signed_roster"]
 
 SITE = "site"
 """The role of a party that holds data."""
@@ -69,7 +69,7 @@ def signed_roster(project: str, parties: Mapping[str, tuple[str, bytes]], key: b
     assert isinstance(secret, RSAPrivateKey)
     members = {name: Member(role, fingerprint(pem)) for name, (role, pem) in parties.items()}
     roster = Roster(project, members)
-    signature = secret.sign(_signed(roster), *_scheme())
+    signature = secret.sign(_signed(roster), *pss())
     return json.dumps(_plain(roster) | {"signature": signature.hex()}, indent=2)
 
 
@@ -85,7 +85,7 @@ def read_roster(file: Path, authority: Path) -> Roster:
         members = {str(name): Member(**member) for name, member in said["parties"].items()}
         roster = Roster(str(said["project"]), members)
         assert isinstance(root, RSAPublicKey)
-        root.verify(bytes.fromhex(said["signature"]), _signed(roster), *_scheme())
+        root.verify(bytes.fromhex(said["signature"]), _signed(roster), *pss())
     except InvalidSignature:
         raise UserError(
             f"{file} is not signed by the project's CA: provision the kits anew"
@@ -116,7 +116,8 @@ def _signed(roster: Roster) -> bytes:
     return b"fedssca parties\0" + json.dumps(_plain(roster)).encode()
 
 
-def _scheme() -> tuple[Any, Any]:
+def pss() -> tuple[Any, Any]:
+    """The scheme of all signatures with certificates: RSA-PSS with SHA-256."""
     from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
     from cryptography.hazmat.primitives.hashes import SHA256
 

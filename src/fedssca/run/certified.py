@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -10,6 +12,7 @@ from fedssca.data.split import Columns, Rows
 from fedssca.evaluate.biases import biases
 from fedssca.evaluate.certificate import unfinished
 from fedssca.evaluate.confidence import Calibration, certify_path
+from fedssca.evaluate.confidence.plain import plain_claim, promised_sides
 from fedssca.evaluate.evaluator import Evaluator
 from fedssca.evaluate.kkt import Finished
 from fedssca.evaluate.limits import held_out_notes
@@ -18,6 +21,8 @@ from fedssca.run.conclude import described
 from fedssca.run.result import Result
 
 __all__ = ["with_certificate"]
+
+Row = dict[str, Any]
 
 
 def with_certificate(
@@ -49,13 +54,33 @@ def with_certificate(
     certificate["constraints"] = [
         entry | found.entries.get(m, {}) for m, entry in enumerate(certificate["constraints"])
     ]
+    claims = [plain_claim(claim) for claim in found.claims]
+    certified = found.point is not None
+    certificate["limits"] = with_promises(certificate["limits"], claims, certified)
     certificate |= {
-        "certified": found.point is not None,
+        "claims": claims,
+        "certified": certified,
         "confidence": found.confidence,
         "certify": "each_site" if calibration.each_site else "pooled",
         "models_tested": found.tested,
     }
     return replace(result, certificate=certificate, notes=[*result.notes, *found.notes])
+
+
+def with_promises(limits: Sequence[Row], claims: Sequence[Row], certified: bool) -> list[Row]:
+    """The entries of limits with `promise`: low <= quantity <= high on new rows, or at best so.
+
+    Limits that nothing was asked about stay as they are.
+    """
+    found = []
+    for entry in limits:
+        own = [claim for claim in claims if claim["constraint"] in entry["constraints"]]
+        promise = promised_sides(own, certified) | {
+            "certified": certified,
+            "confidence": 1 - max((claim["delta"] for claim in own), default=0.0),
+        }
+        found.append(entry | {"promise": promise} if own else entry)
+    return found
 
 
 def _of_the_run(problem: Problem, result: Result) -> list[str]:

@@ -20,6 +20,7 @@ from fedssca.run.data_digest import data_digest
 from fedssca.run.model import model_from, save_model
 from fedssca.run.more import extend
 from fedssca.run.privacy import evaluator_for, hides_clients, traffic_of
+from fedssca.run.promise import openings_of, save_certificate, save_openings, statement_of
 from fedssca.run.record import RunDirectory
 from fedssca.run.result import Result
 from fedssca.run.schema import AUTO
@@ -164,8 +165,8 @@ def _fill(
         **hooks,
     )
     folder.save_model(w=result.w, w_last=result.last)
-    save_model(folder, model_from(job, result.w, versions()))
-    return folder.save_result(
+    digest = save_model(folder, model_from(job, result.w, versions()))
+    whole = (
         result.final
         | result.privacy
         | {
@@ -183,6 +184,12 @@ def _fill(
             "versions": versions(),
         }
     )
+    if job.calibration is not None:
+        openings = openings_of(job.clients, job.calibration)
+        save_openings(folder, openings)
+        commitments = [opening.committed for opening in openings]
+        save_certificate(folder, statement_of(folder, whole, digest, job.clients, commitments))
+    return folder.save_result(whole)
 
 
 def limits_of(job: Job) -> dict[str, Any]:

@@ -9,17 +9,14 @@ certificate of every site, and only these count.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedssca.deploy.roster import fingerprint, read_roster
+from fedssca.deploy.signatures import SiteSignatures, signature
 from fedssca.errors import UserError
 from fedssca.privacy import require_privacy
 
 if TYPE_CHECKING:
-    from cryptography import x509
-
     from fedssca.privacy.sums.keys import Identity
 
 __all__ = ["CertifiedIdentity", "IdentityAmong", "certified"]
@@ -44,7 +41,6 @@ class CertifiedIdentity:
         try:
             secret = load_pem_private_key(key.read_bytes(), None)
             own = x509.load_pem_x509_certificate(certificate.read_bytes())
-            self._root = x509.load_pem_x509_certificate(authority.read_bytes())
         except (OSError, ValueError) as error:
             raise UserError(
                 f"{key.parent} has no usable keys ({error}): is the kit complete?"
@@ -53,54 +49,20 @@ class CertifiedIdentity:
             raise UserError(f"{key} is no RSA key: provision the kit anew")
         self._secret, self._names = secret, list(names)
         self._certificate = own.public_bytes(Encoding.DER)
-        self._roster = read_roster(listed, authority)
-        self._roster.check(names)
+        self._others = SiteSignatures(authority, listed)
+        self._others.roster.check(names)
 
     def sign(self, data: bytes) -> bytes:
         """The certificate and the signature of `data`."""
-        from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
-        from cryptography.hazmat.primitives.hashes import SHA256
+        return signature(self._secret, self._certificate, data)
 
-        signature = self._secret.sign(data, PSS(MGF1(SHA256()), 32), SHA256())
-        return len(self._certificate).to_bytes(4, "big") + self._certificate + signature
-
-    def verify(self, who: int, data: bytes, signature: bytes) -> None:
+    def verify(self, who: int, data: bytes, signed: bytes) -> None:
         """Raise Forged unless site `who`, as certified by the CA, signed `data`."""
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
-        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-        from cryptography.hazmat.primitives.hashes import SHA256
-
         from fedssca.privacy.sums.keys import Forged
 
         if not 0 <= who < len(self._names):
             raise Forged(f"there is no site number {who}")
-        name = self._names[who]
-        size = int.from_bytes(signature[:4], "big")
-        key = self._checked(name, signature[4 : 4 + size]).public_key()
-        if not isinstance(key, RSAPublicKey):
-            raise Forged(f"the certificate of {name} has no RSA key")
-        try:
-            key.verify(signature[4 + size :], data, PSS(MGF1(SHA256()), 32), SHA256())
-        except InvalidSignature:
-            raise Forged(f"the signature is not that of {name}") from None
-
-    def _checked(self, name: str, der: bytes) -> x509.Certificate:
-        from cryptography import x509
-        from cryptography.exceptions import InvalidSignature
-
-        from fedssca.privacy.sums.keys import Forged
-
-        try:
-            found = x509.load_der_x509_certificate(der)
-            found.verify_directly_issued_by(self._root)
-        except (ValueError, TypeError, InvalidSignature):
-            raise Forged(f"what came as the certificate of {name} is not from our CA") from None
-        if fingerprint(der) != self._roster.fingerprint(name):
-            raise Forged(f"the certificate that came for {name} is not that of the list of sites")
-        if not found.not_valid_before_utc <= datetime.now(UTC) <= found.not_valid_after_utc:
-            raise Forged(f"the certificate of {name} is not valid today: provision the kits anew")
-        return found
+        self._others.verify(self._names[who], data, signed, today=True)
 
 
 def certified(key: Path, certificate: Path, authority: Path, listed: Path) -> IdentityAmong:

@@ -7,6 +7,7 @@ evidence     the sums over calibration rows
 claims       the test of one claim about new rows
 margins      what can be certified at all, and the room that it takes
 statement    all claims of a run, tested together
+plain        tested claims as plain values, which can be tested again
 path         from cautious to bold models: the boldest that passes
 """
 

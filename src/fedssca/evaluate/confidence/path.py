@@ -54,6 +54,8 @@ class Certified(NamedTuple):
     """What is said of each constraint m about new rows."""
     confidence: float
     notes: list[str]
+    claims: list[ClaimResult]
+    """The claims about the returned model, with their tests."""
     tested: int
     """How many models were tested."""
     passes: int
@@ -130,7 +132,7 @@ def certify_path(
         statement = tester.test(w, evaluator.tally(w))
         notes += tester.what_is_missing(w, statement)
     entries = _entries(problem, tester.limits, statement, passed is not None)
-    return Certified(passed, entries, tester.confidence, notes, tested, passes)
+    return Certified(passed, entries, tester.confidence, notes, statement.claims, tested, passes)
 
 
 def _tightened_model(

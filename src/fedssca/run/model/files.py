@@ -35,15 +35,17 @@ FORMAT = 1
 _DAMAGED = (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
-def save_model(folder: RunDirectory, model: TrainedModel) -> None:
-    """Write the files of a model into its run directory."""
+def save_model(folder: RunDirectory, model: TrainedModel) -> str:
+    """Write the files of a model into its run directory; returns their digest."""
     stream = BytesIO()
     np.savez(stream, w=model.w)
     weights = stream.getvalue()
     state = _state(model)
-    text = json.dumps(state | {"digest": _digest(state, weights)}, indent=2, ensure_ascii=False)
+    digest = _digest(state, weights)
+    text = json.dumps(state | {"digest": digest}, indent=2, ensure_ascii=False)
     for name, content in zip(MODEL_FILES, (weights, text.encode()), strict=True):
         folder.write(name, lambda file, content=content: file.write(content))  # type: ignore[misc]
+    return digest
 
 
 def load_model(run: str | Path) -> TrainedModel:

@@ -1,0 +1,97 @@
+"""Tested claims as plain values: what files hold of them, and from which they are tested again.
+
+A claim is a dictionary with the numbers of its `Claim`, its p-value, and the `evidence`: counts of
+rates, and of means also the bets and their sums. Where only a site itself knows the evidence of its
+rows, it is None, and the claim cannot be tested again elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedssca.evaluate.confidence.claims import Claim, ClaimResult, claim_bound, claim_p_value
+from fedssca.evaluate.confidence.evidence import Evidence
+
+__all__ = ["claim_of", "evidence_of", "plain_claim", "plain_evidence", "promised_sides", "retested"]
+
+Row = dict[str, Any]
+
+
+def plain_claim(result: ClaimResult) -> Row:
+    """One tested claim as plain values."""
+    claim = result.claim
+    return {
+        "constraint": result.constraint,
+        "site": result.site,
+        "sign": int(claim.sign),
+        "limit": claim.limit,
+        "delta": claim.delta,
+        "whole": claim.whole,
+        "value": result.seen.value,
+        "p_value": result.p_value,
+        "passed": result.passed,
+        "evidence": plain_evidence(result.seen),
+    }
+
+
+def plain_evidence(seen: Evidence) -> Row:
+    """The sums of a quantity as plain values: of counts only the counts."""
+    if seen.counted:
+        sums: Row = {"hits": [round(float(k)) for k in seen.top]}
+    else:
+        sums = {"sums": seen.top.tolist(), "bets": seen.bets.tolist(), "logs": seen.sums.tolist()}
+    return {
+        "weights": [int(a) for a in seen.weights],
+        "rows": [round(float(n)) for n in seen.rows],
+        "clip": seen.clip,
+        **sums,
+    }
+
+
+def evidence_of(row: Row) -> Evidence:
+    """The evidence that gave these plain values."""
+    weights, counted = np.array(row["weights"], float), "hits" in row
+    nothing = np.zeros((len(weights), 2, 3))
+    return Evidence(
+        weights=weights,
+        top=np.array(row["hits"] if counted else row["sums"], float),
+        rows=np.array(row["rows"], float),
+        bets=nothing if counted else np.array(row["bets"], float),
+        sums=nothing if counted else np.array(row["logs"], float),
+        clip=float(row["clip"]),
+        counted=counted,
+    )
+
+
+def claim_of(row: Row) -> Claim:
+    """The claim of plain values, without its test."""
+    return Claim(float(row["sign"]), float(row["limit"]), float(row["delta"]), bool(row["whole"]))
+
+
+def retested(row: Row) -> Row:
+    """The same claim with value, p-value and outcome computed from its evidence alone."""
+    if row["evidence"] is None:
+        return row
+    claim, seen = claim_of(row), evidence_of(row["evidence"])
+    p = claim_p_value(claim, seen)
+    return row | {"value": seen.value, "p_value": p, "passed": p <= claim.delta}
+
+
+def promised_sides(claims: Sequence[Row], certified: bool) -> dict[str, float | None]:
+    """low <= quantity <= high on new rows, from the claims about the sides of one limit.
+
+    Of a certified limit the limit itself is promised. Otherwise the bounds are those that each
+    claim alone would allow; a bound is None if it is not known.
+    """
+    found: dict[str, float | None] = {"low": None, "high": None}
+    for name, sign in (("low", -1), ("high", 1)):
+        own = [row for row in claims if row["sign"] == sign]
+        if own and certified:
+            found[name] = sign * max(row["limit"] for row in own)
+        elif own and all(row["evidence"] is not None for row in own):
+            bounds = [claim_bound(claim_of(row), evidence_of(row["evidence"])) for row in own]
+            found[name] = sign * max(bounds)
+    return found
