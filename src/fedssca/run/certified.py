@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from fedssca.data.split import Columns, Rows
 from fedssca.evaluate.biases import biases
 from fedssca.evaluate.certificate import unfinished
-from fedssca.evaluate.confidence import Calibration, certify_path
+from fedssca.evaluate.confidence import Promise, certify_path
 from fedssca.evaluate.confidence.plain import plain_claim, promised_sides
 from fedssca.evaluate.evaluator import Evaluator
 from fedssca.evaluate.kkt import Finished
@@ -30,13 +30,13 @@ def with_certificate(
     evaluator: Evaluator,
     parties: Rows | Columns,
     result: Result,
-    calibration: Calibration,
+    calibration: Promise,
 ) -> Result:
     """The result with the boldest model that could be certified, or the same if none could."""
     start = problem.extended(jnp.asarray(result.w))
     row = evaluator.row(start) | {"round": result.certificate["returned"]["round"]}
     thresholds = biases(problem, parties) if problem.stepwise else None
-    found = certify_path(problem, evaluator, calibration, (start, row), thresholds)
+    found = certify_path(problem, evaluator, calibration.tester(problem), (start, row), thresholds)
     if found.point is not None:
         again = described(
             problem,
@@ -54,7 +54,7 @@ def with_certificate(
     certificate["constraints"] = [
         entry | found.entries.get(m, {}) for m, entry in enumerate(certificate["constraints"])
     ]
-    claims = [plain_claim(claim) for claim in found.claims]
+    claims = [plain_claim(claim) for claim in found.claims] + found.untold
     certified = found.point is not None
     certificate["limits"] = with_promises(certificate["limits"], claims, certified)
     certificate |= {

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from fedssca.data import Rows
+from fedssca.evaluate.confidence import Calibration
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.problem.limits import StatedLimit, stated
 from fedssca.run.build import Job, build, engine_of, for_horizon
@@ -184,7 +185,7 @@ def _fill(
             "versions": versions(),
         }
     )
-    if job.calibration is not None:
+    if isinstance(job.calibration, Calibration):
         openings = openings_of(job.clients, job.calibration)
         save_openings(folder, openings)
         commitments = [opening.committed for opening in openings]

@@ -12,6 +12,6 @@ path         from cautious to bold models: the boldest that passes
 """
 
 from fedssca.evaluate.confidence.path import Certified, certify_path
-from fedssca.evaluate.confidence.statement import Calibration, Tester
+from fedssca.evaluate.confidence.statement import Calibration, Promise, Tester
 
-__all__ = ["Calibration", "Certified", "Tester", "certify_path"]
+__all__ = ["Calibration", "Certified", "Promise", "Tester", "certify_path"]

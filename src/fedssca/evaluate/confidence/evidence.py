@@ -20,11 +20,29 @@ from fedssca.evaluate.estimate import Estimate
 from fedssca.evaluate.passes import over_chunks
 from fedssca.evaluate.tally import Tally
 from fedssca.problem.limits import StatedLimit
-from fedssca.problem.problem import Array, Batch, Problem
+from fedssca.problem.problem import Array, Batch, Problem, Rate
 
-__all__ = ["Bets", "Evidence", "EvidencePass", "bets_for", "evidence_pass", "signs_of"]
+__all__ = [
+    "COLUMNS",
+    "ROUNDING",
+    "Bets",
+    "Evidence",
+    "EvidencePass",
+    "bet_arrays",
+    "bets_for",
+    "clips_of",
+    "evidence_added",
+    "evidence_pass",
+    "evidence_sums",
+    "joined_evidence",
+    "signs_of",
+]
 
 COUNT = len(BET_WEIGHTS)
+COLUMNS = 3 + 2 * COUNT
+"""The number of sums of each mean of a quantity."""
+ROUNDING = 1e-4
+"""Values that are this far from 0 and 1, all rows together, count as 0 and 1."""
 
 
 class Evidence(NamedTuple):
@@ -111,60 +129,105 @@ def _moments(known: Estimate | None, j: int, size: float) -> tuple[float, float]
 
 def evidence_pass(problem: Problem, clients: int) -> EvidencePass:
     """The sums of the quantities over all rows and over those of each of so many clients."""
-
-    @jax.jit
-    def sums(w: Array, rows: Batch, theta: Mapping[str, Array], clips: Mapping[str, Array]) -> Any:
-        def part(chunk: Batch) -> Any:
-            owner = chunk["client"][None]
-            masks = jnp.concatenate(
-                [jnp.ones_like(owner, bool), owner == jnp.arange(clients)[:, None]]
-            )
-            measures = problem.measure(w, chunk)
-
-            def one(top: Array, bottom: Array, bets: Array, clip: Array) -> Array:
-                x = jnp.clip(top / clip, 0, 1)
-                logs = [jnp.log1p(-bets[k] * v[:, None]) for k, v in enumerate((x, 1 - x))]
-                whole = jnp.abs(x - jnp.rint(x)) * bottom
-                columns = jnp.concatenate(
-                    [jnp.stack([x, jnp.ones_like(x), whole], axis=1), *logs], axis=1
-                )
-                return (masks * chunk["weight"] * bottom).astype(columns.dtype) @ columns
-
-            return {
-                name: [
-                    one(top, bottom, theta[name][j], clips[name])
-                    for j, (_, top, bottom) in enumerate(measures[name])
-                ]
-                for name in theta
-            }
-
-        return over_chunks(rows, part)
+    sums = evidence_sums(problem, clients)
 
     def run(w: Array, rows: Batch, bets: Mapping[str, Bets]) -> list[dict[str, Evidence]]:
         signs = signs_of(problem, rows)
-        order = {name: np.argsort(-signs[name], kind="stable") for name in bets}
-        given = {
-            name: jnp.asarray(each.theta[np.argsort(order[name])], w.dtype)
-            for name, each in bets.items()
-        }
-        clips = {name: jnp.asarray(each.clip, w.dtype) for name, each in bets.items()}
-        found = jax.device_get(sums(w, rows, given, clips))
-
-        def line(at: int, name: str) -> Evidence:
-            own = np.array([each[at] for each in found[name]], float)[order[name]]
-            return Evidence(
-                weights=signs[name][order[name]],
-                top=own[:, 0],
-                rows=np.rint(own[:, 1]),
-                bets=np.asarray(given[name], float)[order[name]],
-                sums=own[:, 3:].reshape(-1, 2, COUNT),
-                clip=bets[name].clip,
-                counted=bool((own[:, 2] <= 1e-4).all()) and bets[name].clip == 1.0,
+        found = jax.device_get(sums(w, rows, bet_arrays(signs, bets, w.dtype), clips_of(bets)))
+        return [
+            joined_evidence(
+                {name: np.stack([each[at] for each in means]) for name, means in found.items()},
+                signs,
+                bets,
+                w.dtype,
             )
-
-        return [{name: line(at, name) for name in bets} for at in range(1 + clients)]
+            for at in range(1 + clients)
+        ]
 
     return run
+
+
+def evidence_sums(problem: Problem, clients: int) -> Callable[..., dict[str, list[Array]]]:
+    """(w, rows, theta, clips) -> for each quantity and mean (1 + clients, COLUMNS) sums."""
+
+    @jax.jit
+    def sums(w: Array, rows: Batch, theta: Mapping[str, Array], clips: Mapping[str, float]) -> Any:
+        def part(chunk: Batch) -> Any:
+            return evidence_added(problem.measure(w, chunk), chunk, theta, clips, clients)
+
+        return over_chunks(rows, part)
+
+    return sums
+
+
+def evidence_added(
+    measures: Mapping[str, Sequence[Rate]],
+    batch: Batch,
+    theta: Mapping[str, Array],
+    clips: Mapping[str, Any],
+    clients: int = 0,
+) -> dict[str, list[Array]]:
+    """The sums over a batch: x, the number of rows, how far x is from 0 and 1, and the bets."""
+    owner = batch["client"][None]
+    masks = jnp.concatenate([jnp.ones_like(owner, bool), owner == jnp.arange(clients)[:, None]])
+
+    def one(top: Array, bottom: Array, bets: Array, clip: Array) -> Array:
+        x = jnp.clip(top / clip, 0, 1)
+        logs = [jnp.log1p(-bets[k] * v[:, None]) for k, v in enumerate((x, 1 - x))]
+        whole = jnp.abs(x - jnp.rint(x)) * bottom
+        columns = jnp.concatenate([jnp.stack([x, jnp.ones_like(x), whole], axis=1), *logs], axis=1)
+        return (masks * batch["weight"] * bottom).astype(columns.dtype) @ columns
+
+    return {
+        name: [
+            one(top, bottom, theta[name][j], clips[name])
+            for j, (_, top, bottom) in enumerate(measures[name])
+        ]
+        for name in theta
+    }
+
+
+def bet_arrays(
+    signs: Mapping[str, Floats], bets: Mapping[str, Bets], dtype: Any
+) -> dict[str, np.ndarray]:
+    """theta of every quantity, (J, 2, 3), in the order of the measures."""
+    return {
+        name: np.asarray(each.theta[np.argsort(_order(signs[name]))], dtype)
+        for name, each in bets.items()
+    }
+
+
+def clips_of(bets: Mapping[str, Bets]) -> dict[str, float]:
+    """The clip of every quantity."""
+    return {name: each.clip for name, each in bets.items()}
+
+
+def joined_evidence(
+    sums: Mapping[str, np.ndarray],
+    signs: Mapping[str, Floats],
+    bets: Mapping[str, Bets],
+    dtype: Any,
+) -> dict[str, Evidence]:
+    """The evidence in sums over rows, (J, COLUMNS) for every quantity, as `evidence_added` has."""
+    given, found = bet_arrays(signs, bets, dtype), {}
+    for name, each in bets.items():
+        order = _order(signs[name])
+        own = np.asarray(sums[name], float)[order]
+        found[name] = Evidence(
+            weights=signs[name][order],
+            top=own[:, 0],
+            rows=np.rint(own[:, 1]),
+            bets=np.asarray(given[name], float)[order],
+            sums=own[:, 3:].reshape(-1, 2, COUNT),
+            clip=each.clip,
+            counted=bool((own[:, 2] <= ROUNDING).all()) and each.clip == 1.0,
+        )
+    return found
+
+
+def _order(signs: Floats) -> np.ndarray:
+    """The means of a quantity in order: of a gap, what is subtracted comes last."""
+    return np.argsort(-signs, kind="stable")
 
 
 def signs_of(problem: Problem, rows: Batch) -> dict[str, Floats]:

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedssca.evaluate.certificate import BestPoints
-from fedssca.evaluate.confidence.claims import ClaimResult
+from fedssca.evaluate.confidence.claims import Claim, ClaimResult
 from fedssca.evaluate.confidence.margins import margin_of
-from fedssca.evaluate.confidence.statement import Calibration, TestedStatement, Tester
+from fedssca.evaluate.confidence.plain import untold_claim
+from fedssca.evaluate.confidence.statement import TestedStatement, Tester
 from fedssca.evaluate.evaluator import Evaluator
 from fedssca.evaluate.finish import finish
 from fedssca.evaluate.thresholds import set_thresholds
@@ -60,10 +61,12 @@ class Certified(NamedTuple):
     """How many models were tested."""
     passes: int
     """Passes over all training rows."""
+    untold: list[Row]
+    """The claims whose evidence stays with the sites, as plain values."""
 
 
 def _margins(
-    problem: Problem, tester: Tester, evaluator: Evaluator, given: Calibration, at: Array, row: Row
+    problem: Problem, tester: Tester, evaluator: Evaluator, at: Array, row: Row
 ) -> Margins:
     """The margins of all constraints."""
     needed, possible = np.zeros((2, problem.constraints))
@@ -73,7 +76,7 @@ def _margins(
         delta = tester.delta(limit)
         assert delta is not None
         known = tally.estimate(tally.sums.train, limit.quantity)
-        margin = margin_of(limit, rows[limit.quantity], known, delta, given.clip)
+        margin = margin_of(limit, rows[limit.quantity], known, delta, tester.clip)
         value = None if known is None else known.value
         for m in limit.constraints:
             needed[m], possible[m] = np.array([margin, _room(limit)]) * _unit(
@@ -104,14 +107,13 @@ def _unit(problem: Problem, m: int, value: float | None, row: Row) -> float:
 def certify_path(
     problem: Problem,
     evaluator: Evaluator,
-    given: Calibration,
+    tester: Tester,
     start: tuple[Array, Row],
     thresholds: np.ndarray | None,
 ) -> Certified:
     """Make the path from the trained model `start`, and test it."""
-    tester = Tester(problem, given)
     w, row = start
-    margins = _margins(problem, tester, evaluator, given, w, row)
+    margins = _margins(problem, tester, evaluator, w, row)
     path, now, passes = [], start, 0
     for share in SHARES:
         tighter = np.minimum(share * margins.needed, margins.possible)
@@ -131,8 +133,28 @@ def certify_path(
     if statement is None:
         statement = tester.test(w, evaluator.tally(w))
         notes += tester.what_is_missing(w, statement)
-    entries = _entries(problem, tester.limits, statement, passed is not None)
-    return Certified(passed, entries, tester.confidence, notes, statement.claims, tested, passes)
+    certified, untold = passed is not None, []
+    if statement.sites_passed is None:
+        entries = _entries(problem, tester.limits, statement, certified)
+    else:
+        entries = _own_entries(problem, tester, (passed or start)[0], certified)
+        untold = [
+            untold_claim(m, site, tester.claim(limit, m), certified)
+            for limit in tester.limits
+            for site in range(statement.sites_passed[1])
+            for m in limit.constraints
+            if limit.client in (None, site)
+        ]
+    return Certified(
+        passed,
+        entries,
+        tester.confidence,
+        notes,
+        statement.claims,
+        tested,
+        passes,
+        untold,
+    )
 
 
 def _tightened_model(
@@ -182,11 +204,10 @@ def _entries(
         own = [claim for claim in statement.claims if claim.constraint == m]
         worst = max(own, key=lambda claim: claim.p_value)
         bound = worst.claim.limit if certified else max(claim.bound for claim in own)
-        below = worst.claim.sign < 0 and not np.isclose(problem.limits[m], worst.claim.limit)
         entries[m] = {
             "confidence": 1 - worst.claim.delta,
             "certified": certified,
-            "bound": -bound if below else bound,  # of a recall the least value is promised
+            "bound": _in_own_unit(problem, m, worst.claim, bound),
             "p_value": worst.p_value,
             "calibration_rows": sum(_counted_rows(claim) for claim in own),
             "calibration_value": worst.seen.value,
@@ -203,3 +224,28 @@ def _entries(
                 for claim in own
             ]
     return entries
+
+
+def _own_entries(problem: Problem, tester: Tester, w: Array, certified: bool) -> dict[int, Row]:
+    """The same where every site has tested its own claims, and keeps its counts and bounds."""
+    rows, entries = tester.rows(w), {}
+    for limit in tester.limits:
+        counted = rows[limit.quantity]
+        for m in limit.constraints:
+            claim = tester.claim(limit, m)
+            entries[m] = {
+                "confidence": 1 - claim.delta,
+                "certified": certified,
+                "bound": _in_own_unit(problem, m, claim, claim.limit) if certified else None,
+                "p_value": None,
+                "calibration_rows": int(counted.max() if limit.whole else counted.sum()),
+                "calibration_value": None,
+                "calibration_counts": None,
+            }
+    return entries
+
+
+def _in_own_unit(problem: Problem, m: int, claim: Claim, bound: float) -> float:
+    """A bound as the limit is stated: of a recall the least value is promised."""
+    below = claim.sign < 0 and not np.isclose(problem.limits[m], claim.limit)
+    return -bound if below else bound

@@ -15,7 +15,15 @@ import numpy as np
 from fedssca.evaluate.confidence.claims import Claim, ClaimResult, claim_bound, claim_p_value
 from fedssca.evaluate.confidence.evidence import Evidence
 
-__all__ = ["claim_of", "evidence_of", "plain_claim", "plain_evidence", "promised_sides", "retested"]
+__all__ = [
+    "claim_of",
+    "evidence_of",
+    "plain_claim",
+    "plain_evidence",
+    "promised_sides",
+    "retested",
+    "untold_claim",
+]
 
 Row = dict[str, Any]
 
@@ -34,6 +42,25 @@ def plain_claim(result: ClaimResult) -> Row:
         "p_value": result.p_value,
         "passed": result.passed,
         "evidence": plain_evidence(result.seen),
+    }
+
+
+def untold_claim(constraint: int, site: int, claim: Claim, passed: bool) -> Row:
+    """A claim that a site has tested on rows of which it tells nothing.
+
+    If not all sites passed, nobody knows which did: then none counts as passed.
+    """
+    return {
+        "constraint": constraint,
+        "site": site,
+        "sign": int(claim.sign),
+        "limit": claim.limit,
+        "delta": claim.delta,
+        "whole": claim.whole,
+        "value": None,
+        "p_value": None,
+        "passed": passed,
+        "evidence": None,
     }
 
 

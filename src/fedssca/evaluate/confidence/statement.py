@@ -10,8 +10,8 @@ certified here.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from fedssca.evaluate.tally import Tally
 from fedssca.problem.limits import StatedLimit, stated
 from fedssca.problem.problem import Array, Problem
 
-__all__ = ["Calibration", "TestedStatement", "Tester"]
+__all__ = ["Calibration", "EvidenceLines", "Promise", "TestedStatement", "Tester"]
 
 
 class Calibration(NamedTuple):
@@ -48,41 +48,72 @@ class Calibration(NamedTuple):
     clients: int = 1
     """The number of sites."""
 
+    def tester(self, problem: Problem) -> Tester:
+        """What tests models on these rows."""
+        return Tester(problem, self)
+
+
+class Promise(Protocol):
+    """What is to be promised, and what tests it, wherever the calibration rows are."""
+
+    @property
+    def each_site(self) -> bool:
+        """As in `Calibration`."""
+
+    def tester(self, problem: Problem) -> Tester:
+        """What tests models on the calibration rows."""
+
 
 class TestedStatement(NamedTuple):
     """The claims about one model."""
 
     claims: list[ClaimResult]
+    sites_passed: tuple[int, int] | None = None
+    """Where sites test their own claims and tell nothing else: how many of how many passed."""
 
     @property
     def passed(self) -> bool:
         """Every claim may be made."""
+        if self.sites_passed is not None:
+            return self.sites_passed[0] == self.sites_passed[1]
         return all(claim.passed for claim in self.claims)
+
+
+EvidenceLines = Callable[[Array, Mapping[str, Bets]], list[dict[str, Evidence]]]
+"""(w, bets) -> the evidence of all calibration rows, then that of every site, by quantity."""
 
 
 class Tester:
     """Tests statements about models on calibration rows."""
 
-    def __init__(self, problem: Problem, given: Calibration) -> None:
+    def __init__(
+        self, problem: Problem, given: Calibration, lines: EvidenceLines | None = None
+    ) -> None:
+        """With `lines` the rows are elsewhere, and those of `given` have their columns only."""
         rows = held_out(given.rows)
         if rows is None:
             raise UserError(
                 "there are no calibration rows: set data.calibration_fraction, or give more rows"
             )
-        self._problem, self._given, self._rows = problem, given, rows
+        self._problem, self._given = problem, given
         self._deltas = _deltas(problem, given.confidence)
         self.limits = [limit for limit in stated(problem.bounds) if self.delta(limit) is not None]
-        self._pass = evidence_pass(problem, given.clients if given.each_site else 0)
-        weights = signs_of(problem, rows)
-        self._no_bets = {
-            limit.quantity: Bets(1.0, np.zeros((len(weights[limit.quantity]), 2, 3)))
-            for limit in self.limits
-        }
+        self.signs = signs_of(problem, rows)
+        self._no_bets = self.bets(
+            {name: np.zeros((len(signs), 2, 3)) for name, signs in self.signs.items()}
+        )
+        own = evidence_pass(problem, given.clients if given.each_site else 0)
+        self._lines = lines or (lambda w, bets: own(w, rows, bets))
         self.notes = [
             f"{limit.title}: nothing is known of the range of its values, so it cannot be certified"
             for limit in self.limits
             if not limit.positive and not set(limit.constraints) & set(problem.stepwise)
         ]
+
+    @property
+    def clip(self) -> float:
+        """Losses of single rows above this count as this much."""
+        return self._given.clip
 
     def delta(self, limit: StatedLimit) -> float | None:
         """The probability of error that a limit is allowed; None if it is not to be certified."""
@@ -93,6 +124,11 @@ class Tester:
         """The probability with which the whole statement is true."""
         return 1 - max((self.delta(limit) or 0.0 for limit in self.limits), default=0.0)
 
+    def rows(self, w: Array) -> dict[str, Floats]:
+        """How many calibration rows of all sites count for each mean of each quantity."""
+        whole = self._lines(w, self._no_bets)[0]
+        return {limit.quantity: whole[limit.quantity].rows for limit in self.limits}
+
     def fewest_rows(self, w: Array) -> dict[str, Floats]:
         """How many calibration rows count for each mean of each quantity, at the poorest site."""
         return {
@@ -102,7 +138,7 @@ class Tester:
 
     def _of(self, limit: StatedLimit, w: Array) -> list[dict[str, Evidence]]:
         """The evidence, without bets, of the rows that claims about a limit are about."""
-        lines = self._pass(w, self._rows, self._no_bets)
+        lines = self._lines(w, self._no_bets)
         return lines[1:] if self._everyone(limit) else lines[:1]
 
     def _everyone(self, limit: StatedLimit) -> bool:
@@ -126,9 +162,22 @@ class Tester:
 
     def test(self, w: Array, train: Tally) -> TestedStatement:
         """Test the statement about the model w, whose results on training rows are `train`."""
+        return TestedStatement(self.claims(self._lines(w, self.bets_on(w, train))))
+
+    def bets(self, theta: Mapping[str, Floats]) -> dict[str, Bets]:
+        """The bets of every limit's quantity from theta, each with its clip."""
+        return {
+            limit.quantity: Bets(self._given.clip if limit.positive else 1.0, theta[limit.quantity])
+            for limit in self.limits
+        }
+
+    def bets_on(self, w: Array, train: Tally) -> dict[str, Bets]:
+        """The bets on the quantities of the model w, whose results on training rows are `train`."""
         least = min((self.delta(limit) or 1.0 for limit in self.limits), default=0.05)
-        bets = bets_for(self.limits, train, self.fewest_rows(w), least, self._given.clip)
-        lines = self._pass(w, self._rows, bets)
+        return bets_for(self.limits, train, self.fewest_rows(w), least, self._given.clip)
+
+    def claims(self, lines: Sequence[Mapping[str, Evidence]]) -> list[ClaimResult]:
+        """All claims, tested on the evidence of all rows, then that of every site."""
         claims = []
         for limit in self.limits:
             delta = self.delta(limit)
@@ -138,14 +187,19 @@ class Tester:
                 if (at > 0) != everyone:
                     continue
                 for m in limit.constraints:
-                    bound = self._problem.bounds[m]
-                    sign = 1.0 if bound.high is not None else -1.0
-                    value = bound.high if bound.high is not None else -(bound.low or 0.0)
-                    claim = Claim(sign, float(value), delta, limit.whole)
+                    claim = self.claim(limit, m)
                     seen = line[limit.quantity]
                     p = claim_p_value(claim, seen)
                     claims.append(ClaimResult(m, at - 1 if everyone else None, claim, p, seen))
-        return TestedStatement(claims)
+        return claims
+
+    def claim(self, limit: StatedLimit, m: int) -> Claim:
+        """What the side m of a limit claims."""
+        bound, delta = self._problem.bounds[m], self.delta(limit)
+        assert delta is not None
+        sign = 1.0 if bound.high is not None else -1.0
+        value = bound.high if bound.high is not None else -(bound.low or 0.0)
+        return Claim(sign, float(value), delta, limit.whole)
 
 
 def _deltas(problem: Problem, confidence: float | None) -> list[float | None]:

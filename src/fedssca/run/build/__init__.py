@@ -16,7 +16,7 @@ from typing import NamedTuple
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.calibration import set_aside
 from fedssca.errors import UserError
-from fedssca.evaluate.confidence import Calibration, Tester
+from fedssca.evaluate.confidence import Calibration, Promise
 from fedssca.methods.algorithm import Algorithm
 from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Problem
@@ -40,6 +40,7 @@ __all__ = [
     "Engine",
     "Job",
     "build",
+    "check_promise",
     "data_source",
     "encoding_rules",
     "engine_of",
@@ -65,7 +66,7 @@ class Job(NamedTuple):
     algorithm: Algorithm
     noise: MessageNoise | None = None
     """Clipping and noise of the messages; None where the run asks for neither."""
-    calibration: Calibration | None = None
+    calibration: Promise | None = None
     """The rows that were set aside, and what is promised with them; None without a confidence."""
 
 
@@ -92,7 +93,7 @@ def build(
     config = calibrated(config, problem, clients, engine or engine_of(config))
     job = _job(config, dataset, clients, problem)
     if calibration is not None:
-        _check_promise(config, problem, calibration)
+        check_promise(config, problem, calibration)
     return job._replace(calibration=calibration)
 
 
@@ -109,9 +110,9 @@ def divided(
     return clients, Calibration(rows, None, each, config.problem.clip, sites)
 
 
-def _check_promise(config: Config, problem: Problem, given: Calibration) -> None:
+def check_promise(config: Config, problem: Problem, given: Promise) -> None:
     """Say before training which limits cannot be certified with so few rows, or stop."""
-    for line in Tester(problem, given).impossible(problem.start):
+    for line in given.tester(problem).impossible(problem.start):
         if config.problem.uncertified == "stop":
             raise UserError(line)
         warnings.warn(f"{line}; the run goes on without certifying it", stacklevel=3)
