@@ -69,6 +69,8 @@ def test_a_certificate_for_new_rows(shell: Shell) -> None:
     assert fnr["p_value"] <= 0.1
     assert loss["bound"] == 0.5
     assert loss["calibration_rows"] > 100
+    line = shell.refused("run", "--resume", shell.folder / "out", "--more", 5)
+    assert "a second test on the same rows" in line
 
 
 @pytest.mark.long

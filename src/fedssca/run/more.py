@@ -37,6 +37,11 @@ def with_more_rounds(folder: RunDirectory, more: int) -> Config:
             "budget is spent; start a new run with more rounds"
         )
     done = folder.result()
+    if done is not None and config.problem.certified:
+        raise UserError(
+            "--more: the calibration rows of this run were used for its certificate, and a second "
+            "test on the same rows would make it wrong more often; start a new run with more rounds"
+        )
     if done is not None and not has_checkpoint(folder):
         raise UserError(
             f"--more: {folder.path} holds no state to go on from (run.checkpoint_every = "

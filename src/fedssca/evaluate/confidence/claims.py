@@ -4,8 +4,8 @@
     one mean                      betting (`means`)
     a group against another       `gaps`
     a group against all rows      with pi the share of the group, p_group - p_all equals
-                                  (1 - pi) (p_group - p_rest). A lower bound of pi costs a share of
-                                  the probability of error, and the rest is a gap of two groups
+                                  (1 - pi) (p_group - p_rest). A bound of pi costs a share of the
+                                  probability of error, and the rest is a gap of two groups
 
 A claim quantity >= L is the claim -quantity <= -L.
 """
@@ -23,7 +23,7 @@ from fedssca.evaluate.confidence.gaps import BetSums, mean_gap_log_capital, rate
 from fedssca.evaluate.confidence.means import log_capital
 from fedssca.evaluate.confidence.rates import rate_p_value
 
-__all__ = ["Claim", "ClaimResult", "claim_bound", "claim_p_value"]
+__all__ = ["Claim", "ClaimResult", "claim_bound", "claim_p_value", "known_range"]
 
 SHARE = 0.05
 """The part of the probability of error that the share of a group costs."""
@@ -39,12 +39,16 @@ class Claim(NamedTuple):
     """The probability of error that is allowed."""
     whole: bool = False
     """What is subtracted is the mean over all rows, the group's own among them."""
+    positive: bool = False
+    """The values are at least 0, and larger ones than the clip count as the clip."""
 
 
 def claim_p_value(claim: Claim, seen: Evidence) -> float:
     """The p-value of a claim; 1 if it cannot be tested."""
     signs, limit = claim.sign * seen.weights, claim.limit / seen.clip
     if not (seen.rows > 0).all() or not np.all(np.abs(signs) == 1):
+        return 1.0
+    if not known_range(claim, seen):
         return 1.0
     if len(signs) == 1:
         return _of_one(seen, 0, signs[0], limit)
@@ -58,13 +62,25 @@ def claim_p_value(claim: Claim, seen: Evidence) -> float:
     if rest.rows <= 0:
         return 1.0
     n, total, beta = seen.rows[group], seen.rows[everything], SHARE * claim.delta
-    share = float(betaincinv(n, total - n + 1, beta)) if n else 0.0
+    ends = betaincinv((n, n + 1), (total - n + 1, total - n), (beta, 1 - beta))
+    share = float(ends[0] if limit >= 0 else ends[1])  # the end at which the limit is nearest
     pair = (_mean(seen, group), rest) if signs[group] > 0 else (rest, _mean(seen, group))
     return min(1.0, beta + _of_two(*pair, limit / (1 - share), claim.delta))
 
 
+def known_range(claim: Claim, seen: Evidence) -> bool:
+    """Whether the values of single rows are known to lie between 0 and 1, or 0 and the clip.
+
+    A function of the user is taken for a rate if all of its values are 0 or 1. Of other functions
+    nobody knows how large they may be on new rows, so nothing can be said of their means.
+    """
+    return seen.counted or claim.positive
+
+
 def claim_bound(claim: Claim, seen: Evidence) -> float:
-    """The smallest limit for which the claim holds with its probability of error."""
+    """The smallest limit for which the claim holds with its probability of error; or infinity."""
+    if not known_range(claim, seen):
+        return math.inf
     low, high = (0.0, 1.0) if len(seen.weights) == 1 else (-1.0, 1.0)
     if len(seen.weights) == 1 and claim.sign * seen.weights[0] < 0:
         low, high = -1.0, 0.0
@@ -90,6 +106,11 @@ class ClaimResult(NamedTuple):
     def passed(self) -> bool:
         """The claim may be made."""
         return self.p_value <= self.claim.delta
+
+    @property
+    def known(self) -> bool:
+        """The range of the values is known, so that the claim can be tested at all."""
+        return known_range(self.claim, self.seen)
 
     @property
     def bound(self) -> float:

@@ -174,7 +174,7 @@ def evidence_added(
     def one(top: Array, bottom: Array, bets: Array, clip: Array) -> Array:
         x = jnp.clip(top / clip, 0, 1)
         logs = [jnp.log1p(-bets[k] * v[:, None]) for k, v in enumerate((x, 1 - x))]
-        whole = jnp.abs(x - jnp.rint(x)) * bottom
+        whole = jnp.abs(top / clip - jnp.rint(x)) * bottom  # also far outside 0 and 1
         columns = jnp.concatenate([jnp.stack([x, jnp.ones_like(x), whole], axis=1), *logs], axis=1)
         return (masks * batch["weight"] * bottom).astype(columns.dtype) @ columns
 

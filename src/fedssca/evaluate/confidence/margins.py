@@ -102,6 +102,12 @@ def what_is_missing(limit: StatedLimit, claims: Sequence[ClaimResult]) -> list[s
         seen, claim = result.seen, result.claim
         where = limit.title if result.site is None else f"{limit.title}, at site {result.site + 1}"
         value = seen.value
+        if not result.known:
+            lines.append(
+                f"not certified: {where}: not all of its values are 0 or 1, and nothing is known "
+                "of their range on new rows"
+            )
+            continue
         if value is None:
             lines.append(f"not certified: {where}: no calibration row counts for it")
             continue

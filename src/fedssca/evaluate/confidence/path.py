@@ -70,8 +70,8 @@ def _margins(
 ) -> Margins:
     """The margins of all constraints."""
     needed, possible = np.zeros((2, problem.constraints))
-    rows = tester.fewest_rows(at)
     tally = evaluator.tally(at)
+    rows = tester.expected_rows(tally)
     for limit in tester.limits:
         delta = tester.delta(limit)
         assert delta is not None
@@ -123,7 +123,7 @@ def certify_path(
             path.append(found)
             now = found
     passed: tuple[Array, Row] | None = None
-    statement, tested, notes = None, 0, list(tester.notes)
+    statement, tested, notes = None, 0, []
     for point in path:
         tested += 1
         latest = tester.test(point[0], evaluator.tally(point[0]))
@@ -210,7 +210,7 @@ def _entries(
             "bound": _in_own_unit(problem, m, worst.claim, bound),
             "p_value": worst.p_value,
             "calibration_rows": sum(_counted_rows(claim) for claim in own),
-            "calibration_value": worst.seen.value,
+            "calibration_value": worst.seen.value if worst.known else None,
             "calibration_counts": worst.seen.counts,
         }
         if worst.site is not None:
@@ -245,7 +245,12 @@ def _own_entries(problem: Problem, tester: Tester, w: Array, certified: bool) ->
     return entries
 
 
-def _in_own_unit(problem: Problem, m: int, claim: Claim, bound: float) -> float:
-    """A bound as the limit is stated: of a recall the least value is promised."""
+def _in_own_unit(problem: Problem, m: int, claim: Claim, bound: float) -> float | None:
+    """A bound as the limit is stated: of a recall the least value is promised.
+
+    It is None if there is no bound, because nothing is known of the range of the values.
+    """
+    if not np.isfinite(bound):
+        return None
     below = claim.sign < 0 and not np.isclose(problem.limits[m], claim.limit)
     return -bound if below else bound

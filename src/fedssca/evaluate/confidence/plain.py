@@ -12,7 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from fedssca.evaluate.confidence.claims import Claim, ClaimResult, claim_bound, claim_p_value
+from fedssca.evaluate.confidence.claims import (
+    Claim,
+    ClaimResult,
+    claim_bound,
+    claim_p_value,
+    known_range,
+)
 from fedssca.evaluate.confidence.evidence import Evidence
 
 __all__ = [
@@ -38,7 +44,8 @@ def plain_claim(result: ClaimResult) -> Row:
         "limit": claim.limit,
         "delta": claim.delta,
         "whole": claim.whole,
-        "value": result.seen.value,
+        "positive": claim.positive,
+        "value": result.seen.value if result.known else None,
         "p_value": result.p_value,
         "passed": result.passed,
         "evidence": plain_evidence(result.seen),
@@ -57,6 +64,7 @@ def untold_claim(constraint: int, site: int, claim: Claim, passed: bool) -> Row:
         "limit": claim.limit,
         "delta": claim.delta,
         "whole": claim.whole,
+        "positive": claim.positive,
         "value": None,
         "p_value": None,
         "passed": passed,
@@ -95,7 +103,13 @@ def evidence_of(row: Row) -> Evidence:
 
 def claim_of(row: Row) -> Claim:
     """The claim of plain values, without its test."""
-    return Claim(float(row["sign"]), float(row["limit"]), float(row["delta"]), bool(row["whole"]))
+    return Claim(
+        float(row["sign"]),
+        float(row["limit"]),
+        float(row["delta"]),
+        bool(row["whole"]),
+        bool(row["positive"]),
+    )
 
 
 def retested(row: Row) -> Row:
@@ -104,7 +118,8 @@ def retested(row: Row) -> Row:
         return row
     claim, seen = claim_of(row), evidence_of(row["evidence"])
     p = claim_p_value(claim, seen)
-    return row | {"value": seen.value, "p_value": p, "passed": p <= claim.delta}
+    value = seen.value if known_range(claim, seen) else None
+    return row | {"value": value, "p_value": p, "passed": p <= claim.delta}
 
 
 def promised_sides(claims: Sequence[Row], certified: bool) -> dict[str, float | None]:
@@ -120,5 +135,5 @@ def promised_sides(claims: Sequence[Row], certified: bool) -> dict[str, float | 
             found[name] = sign * max(row["limit"] for row in own)
         elif own and all(row["evidence"] is not None for row in own):
             bounds = [claim_bound(claim_of(row), evidence_of(row["evidence"])) for row in own]
-            found[name] = sign * max(bounds)
+            found[name] = sign * max(bounds) if np.isfinite(bounds).all() else None
     return found

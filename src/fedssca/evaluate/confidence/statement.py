@@ -47,6 +47,8 @@ class Calibration(NamedTuple):
     """Losses of single rows above this count as this much."""
     clients: int = 1
     """The number of sites."""
+    sizes: tuple[int, ...] = ()
+    """The number of calibration rows of each site; empty: they are counted in `rows`."""
 
     def tester(self, problem: Problem) -> Tester:
         """What tests models on these rows."""
@@ -89,13 +91,16 @@ class Tester:
     def __init__(
         self, problem: Problem, given: Calibration, lines: EvidenceLines | None = None
     ) -> None:
-        """With `lines` the rows are elsewhere, and those of `given` have their columns only."""
+        """With `lines` the rows are elsewhere: `given` has their columns and their numbers only."""
         rows = held_out(given.rows)
         if rows is None:
             raise UserError(
                 "there are no calibration rows: set data.calibration_fraction, or give more rows"
             )
         self._problem, self._given = problem, given
+        self._sizes = given.sizes or np.bincount(
+            np.asarray(rows["client"]), minlength=given.clients
+        )
         self._deltas = _deltas(problem, given.confidence)
         self.limits = [limit for limit in stated(problem.bounds) if self.delta(limit) is not None]
         self.signs = signs_of(problem, rows)
@@ -104,11 +109,6 @@ class Tester:
         )
         own = evidence_pass(problem, given.clients if given.each_site else 0)
         self._lines = lines or (lambda w, bets: own(w, rows, bets))
-        self.notes = [
-            f"{limit.title}: nothing is known of the range of its values, so it cannot be certified"
-            for limit in self.limits
-            if not limit.positive and not set(limit.constraints) & set(problem.stepwise)
-        ]
 
     @property
     def clip(self) -> float:
@@ -136,6 +136,21 @@ class Tester:
             for limit in self.limits
         }
 
+    def expected_rows(self, train: Tally) -> dict[str, Floats]:
+        """How many calibration rows count for each mean, as the training rows let expect.
+
+        What is decided before testing (the path, the bets) uses this and the numbers of calibration
+        rows only: the numbers of their classes and groups are part of what is tested.
+        """
+        total = max(float(mean[0, 1]) for means in train.sums.train.values() for mean in means)
+        found = {}
+        for limit in self.limits:
+            known = train.estimate(train.sums.train, limit.quantity)
+            assert known is not None
+            rows = min(self._sizes) if self._everyone(limit) else sum(self._sizes)
+            found[limit.quantity] = float(rows) * known.sums[:, 1] / total
+        return found
+
     def _of(self, limit: StatedLimit, w: Array) -> list[dict[str, Evidence]]:
         """The evidence, without bets, of the rows that claims about a limit are about."""
         lines = self._lines(w, self._no_bets)
@@ -162,7 +177,7 @@ class Tester:
 
     def test(self, w: Array, train: Tally) -> TestedStatement:
         """Test the statement about the model w, whose results on training rows are `train`."""
-        return TestedStatement(self.claims(self._lines(w, self.bets_on(w, train))))
+        return TestedStatement(self.claims(self._lines(w, self.bets_on(train))))
 
     def bets(self, theta: Mapping[str, Floats]) -> dict[str, Bets]:
         """The bets of every limit's quantity from theta, each with its clip."""
@@ -171,10 +186,10 @@ class Tester:
             for limit in self.limits
         }
 
-    def bets_on(self, w: Array, train: Tally) -> dict[str, Bets]:
-        """The bets on the quantities of the model w, whose results on training rows are `train`."""
+    def bets_on(self, train: Tally) -> dict[str, Bets]:
+        """The bets on the quantities of a model whose results on training rows are `train`."""
         least = min((self.delta(limit) or 1.0 for limit in self.limits), default=0.05)
-        return bets_for(self.limits, train, self.fewest_rows(w), least, self._given.clip)
+        return bets_for(self.limits, train, self.expected_rows(train), least, self._given.clip)
 
     def claims(self, lines: Sequence[Mapping[str, Evidence]]) -> list[ClaimResult]:
         """All claims, tested on the evidence of all rows, then that of every site."""
@@ -199,7 +214,7 @@ class Tester:
         assert delta is not None
         sign = 1.0 if bound.high is not None else -1.0
         value = bound.high if bound.high is not None else -(bound.low or 0.0)
-        return Claim(sign, float(value), delta, limit.whole)
+        return Claim(sign, float(value), delta, limit.whole, limit.positive)
 
 
 def _deltas(problem: Problem, confidence: float | None) -> list[float | None]:
