@@ -20,6 +20,8 @@ from fedssca.deploy.site.ledger import DataLedger, ledger_of
 from fedssca.deploy.site.limits import refusals
 from fedssca.deploy.site.raw_table import read_source
 from fedssca.deploy.site.refusal import LimitRefused
+from fedssca.privacy.noise.accountant import Release
+from fedssca.privacy.noise.ledger import Spending
 from fedssca.run.config import parse
 from tests.attacks.clinic import BASE, HIDDEN, ask_census, clinics, seen
 
@@ -75,31 +77,40 @@ def test_jobs_are_counted_across_processes(tmp_path: Path) -> None:
         ask_census(files, [], tmp_path / "third", b"3" * 16)
 
 
-def test_epsilon_of_jobs_adds_up(tmp_path: Path) -> None:
-    """That of a job that is resumed too: it may send all of its messages again."""
-    file = clinics(tmp_path, "[limits]\nmost_epsilon = 4\n")[0]
+def test_epsilon_of_jobs_is_that_of_all_their_messages(tmp_path: Path) -> None:
+    """Those of a job that is resumed count again: it may send all of its messages once more."""
+    dp = pytest.importorskip("dp_accounting")
+    spent = Spending("sample", 1e-5, (Release(10.0, 4),))
+
+    def together(jobs: int) -> float:
+        return float(dp.get_epsilon_gaussian(10.0 / (4 * jobs) ** 0.5, 1e-5))
+
+    file = clinics(tmp_path, f"[limits]\nmost_epsilon = {together(3) + 0.001}\n")[0]
     for job in ("one", "two", "two"):
         ledger = DataLedger(ledger_of(file), read_source(file))  # of another process
         ledger.add_job(job)
-        ledger.spend(job, 1.2)
-        ledger.spend(job, 1.2)  # the next message of the same job in the same process
+        ledger.spend(job, spent)
+        ledger.spend(job, spent)  # the next message of the same job in the same process
     ledger.add_job("three")
-    with pytest.raises(LimitRefused, match=r"most_epsilon = 4"):
-        ledger.spend("three", 1.2)
+    with pytest.raises(LimitRefused, match="most_epsilon"):
+        ledger.spend("three", spent)
     (tmp_path / "0.csv").write_text((tmp_path / "1.csv").read_text())
     again = DataLedger(ledger_of(file), read_source(file))  # other rows of the same source
-    assert sum(job["epsilon"] for job in again.entry()["jobs"].values()) == pytest.approx(3.6)
+    assert again.entry()["epsilon"] == pytest.approx(together(3))
+    assert again.entry()["jobs"]["one"]["epsilon"] == pytest.approx(together(1))
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from fedssca.privacy.noise.accountant import Release
+from fedssca.privacy.noise.ledger import Spending
 from fedssca.deploy.site.ledger import DataLedger, ledger_of
 from fedssca.deploy.site.raw_table import read_source
 file = Path(sys.argv[1])
 ledger = DataLedger(ledger_of(file), read_source(file))
 ledger.add_job("job")
-ledger.spend("job", 1.5)
+ledger.spend("job", Spending("sample", 1e-5, (Release(4.0, 1),)))
 for sent in range(1, 6):
     ledger.add_round("job")
     print(sent, flush=True)
@@ -109,6 +120,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_killed_process_has_counted_what_it_sent(tmp_path: Path) -> None:
     """And what its successor may send is counted together with it."""
+    dp = pytest.importorskip("dp_accounting")
     file = clinics(tmp_path, "[limits]\nmost_rounds = 20\nmost_epsilon = 2\n")[0]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
@@ -118,7 +130,7 @@ def test_a_killed_process_has_counted_what_it_sent(tmp_path: Path) -> None:
     ledger = DataLedger(ledger_of(file), read_source(file))
     job = ledger.entry()["jobs"]["job"]
     assert job["rounds"] >= int(done.stdout.split()[-1])
-    assert job["epsilon"] == 1.5
+    assert job["epsilon"] == pytest.approx(dp.get_epsilon_gaussian(4.0, 1e-5))
     for _ in range(20 - job["rounds"]):
         ledger.add_round("job")
     with pytest.raises(LimitRefused, match=r"limits\.most_rounds = 20"):

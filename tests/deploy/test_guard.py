@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 import fedssca.deploy
+from fedssca.deploy.local import write_site_files
+from fedssca.deploy.project import site_names
+from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.deploy.site.guard import Guard
+from fedssca.errors import UserError
 from fedssca.run.config import parse
-from tests.deploy.loopback import deployed
+from tests.deploy.loopback import RUN, Loopback, deployed, parties
 
 DEPLOY = Path(fedssca.deploy.__file__).parent
 WIRES = {
@@ -151,3 +155,38 @@ def test_what_a_run_spends_is_in_the_ledger_of_every_site(tmp_path: Path) -> Non
         (job,) = (job for data in ledger.values() for job in data["jobs"].values())
         assert job["epsilon"] == pytest.approx(found["epsilon"])
         assert job["rounds"] >= 2
+
+
+NOISE = ["privacy.clip=1.0", "privacy.epsilon=3.0", "run.evaluate_every=2"]
+"""Noise on messages that the server reads one by one."""
+
+
+@pytest.mark.parametrize(
+    ("limit", "settings", "said"),
+    [
+        ("noise = true", NOISE, ""),
+        ("most_epsilon = 3.1", NOISE, ""),
+        ("most_epsilon = 2.9", NOISE, "limits.most_epsilon = 2.9"),
+        ("noise = true", [], "limits.noise = true"),
+    ],
+)
+def test_noised_evaluations_pass_where_noise_is_required(
+    limit: str, settings: list[str], said: str, tmp_path: Path
+) -> None:
+    """Without hidden sums too: what the server reads of an evaluation carries noise."""
+    pytest.importorskip("dp_accounting")
+    config = parse(CONFIG, settings)
+    files = write_site_files(config, 3, tmp_path / "data")
+    for file in files:
+        file.write_text(file.read_text() + f"{limit}\n")
+    order = RunOrder(config, site_names(3), RUN)
+    server = RunServer(order, Loopback(parties(files)), tmp_path / "run")
+    if said:
+        with pytest.raises(UserError, match=f"refused by {said}"):
+            server.run()
+        return
+    found = server.run()
+    assert found["private_evaluations"] == 2
+    (data,) = json.loads((tmp_path / "data/site-1.ledger.json").read_text()).values()
+    assert data["epsilon"] == pytest.approx(found["epsilon"])
+    assert found["epsilon"] <= 3.001

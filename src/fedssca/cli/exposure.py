@@ -21,8 +21,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["refused"]:
         yield "This site would refuse the run. What it would send otherwise:"
     used = found["used_before"]
-    spent = sum(job["epsilon"] for job in used["jobs"].values())
-    yield f"Used before: {len(used['jobs'])} jobs, epsilon {spent:g} in all of them"
+    yield f"Used before: {len(used['jobs'])} jobs, epsilon {used['epsilon']:g} of all together"
     if found["census"] is None:
         return
     yield ""

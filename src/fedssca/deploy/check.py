@@ -20,7 +20,7 @@ from fedssca.deploy.site.limits import refusals
 from fedssca.deploy.site.raw_table import read_raw_table, read_source
 from fedssca.deploy.site.refusal import LimitRefused
 from fedssca.deploy.site.rows import SiteRows
-from fedssca.deploy.stages import shapes_of
+from fedssca.deploy.stages import method_of, shapes_of, spending_of
 from fedssca.errors import UserError
 from fedssca.run.build import Job, plan
 from fedssca.run.config import Config
@@ -96,6 +96,9 @@ def _look_at_data(found: dict[str, Any], source: SiteFile, config: Config) -> No
 def _rounds(job: Job, train: int, held: int) -> Iterator[dict[str, Any]]:
     """What a site with rows sends in every stage, and the least number of rows behind it."""
     for stage, what in SENT.items():
+        noise = spending_of(stage, method_of(stage, job)[1]) is not None
+        if noisy(job.config.privacy) and not noise:
+            continue  # exact sums over all rows are not sent in a run with noise
         answer = shapes_of(stage, job, 0).answer
         leaves, _ = jax.tree.flatten_with_path(answer)
         yield {
@@ -105,7 +108,7 @@ def _rounds(job: Job, train: int, held: int) -> Iterator[dict[str, Any]]:
             if stage in ("probe", "train")
             else min(train, held or train),
             "hidden": hides_sums(job.config),
-            "noise": noisy(job.config.privacy) and stage in ("probe", "train"),
+            "noise": noise,
             "numbers": sum(int(leaf.size) for _, leaf in leaves),
             "shapes": {jax.tree_util.keystr(path): list(leaf.shape) for path, leaf in leaves},
         }

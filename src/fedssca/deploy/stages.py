@@ -26,6 +26,7 @@ from fedssca.evaluate.passes import CHUNK, full_passes
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.methods.calibrate import probe
 from fedssca.methods.surrogate import gradients
+from fedssca.privacy.noise.ledger import Spending
 from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Batch, Problem, Terms
 from fedssca.rounds.roles import Roles, evaluation_roles, roles_of
@@ -41,6 +42,7 @@ __all__ = [
     "largest_h",
     "method_of",
     "shapes_of",
+    "spending_of",
     "stage_roles",
 ]
 
@@ -92,6 +94,14 @@ def method_of(stage: str, job: Job) -> tuple[Algorithm, MessageNoise | None]:
     if stage == "slope":
         return _slopes(job.problem, min(CHUNK, job.clients.total)), None
     return job.algorithm, job.noise
+
+
+def spending_of(stage: str, noise: MessageNoise | None) -> Spending | None:
+    """What a run releases under the noise that messages of a stage carry; None: they carry none."""
+    if noise is None or noise.ledger is None:
+        return None
+    noised = noise.evaluation is not None if stage == "measure" else stage in ("probe", "train")
+    return noise.ledger.spending() if noised else None
 
 
 def _slopes(problem: Problem, rows: int) -> Algorithm:

@@ -31,6 +31,7 @@ from fedssca.deploy.site.refusal import LimitRefused
 from fedssca.deploy.stages import STAGES
 from fedssca.deploy.sums import SUM, for_stage, for_sum
 from fedssca.errors import UserError
+from fedssca.privacy.noise.ledger import Spending
 from fedssca.rounds.codec import Envelope, InvalidMessage, decode, encode, note, read_note
 from fedssca.run.schema import SiteFile
 
@@ -70,7 +71,7 @@ class About(NamedTuple):
     """The least number of rows behind any of its numbers."""
     columns: bool = False
     """Whether the site sends it as a party with columns."""
-    epsilon: float | None = None
+    spending: Spending | None = None
     """What the run's noise spends in all of its rounds; None: the message carries no noise."""
 
 
@@ -158,12 +159,12 @@ class Guard:
                     raise must_be_hidden(self._source)
                 if not self._limits.open_blocks:
                     raise LimitRefused("limits.open_blocks", False, OPEN_BLOCKS)
-        if asks_for_noise(self._source) and about.epsilon is None and (trains or not hidden):
+        if asks_for_noise(self._source) and about.spending is None and (trains or not hidden):
             raise must_be_noisy(self._source)
         self._check_batch(stage, about)
         run = envelope.run.hex()
-        if about.epsilon is not None:
-            self._ledger.spend(run, about.epsilon)
+        if about.spending is not None:
+            self._ledger.spend(run, about.spending)
         if stage == "train":
             self._ledger.add_round(run)
 

@@ -19,6 +19,8 @@ from typing import Any
 
 from fedssca.deploy.site.refusal import LimitRefused
 from fedssca.errors import UserError
+from fedssca.privacy.noise.accountant import Release
+from fedssca.privacy.noise.ledger import Spending, joint_epsilon
 from fedssca.run.record import RunDirectory
 from fedssca.run.schema import SiteFile
 
@@ -48,8 +50,8 @@ class DataLedger:
         self._file, self._key, self._limits = file, source_digest(source), source.limits
         self._reserved: dict[str, int] = {}
         """For each run: the rounds that are counted already and not yet used."""
-        self._spent: dict[str, float] = {}
-        """For each run: what this process has counted of its epsilon."""
+        self._spent: dict[str, set[Spending]] = {}
+        """For each run: what this process has counted of its noisy releases."""
 
     def entry(self) -> dict[str, Any]:
         """What has been counted so far."""
@@ -63,7 +65,7 @@ class DataLedger:
         with self._changed() as entry:
             if run not in entry["jobs"] and len(entry["jobs"]) >= self._limits.most_jobs:
                 raise self._refused("most_jobs", "so many jobs have used its data")
-            entry["jobs"].setdefault(run, {"rounds": 0, "epsilon": 0.0, "began": _now()})
+            entry["jobs"].setdefault(run, _new_job())
 
     def add_census(self, rows: str, sites: str = "") -> None:
         """Count a census of a set of rows; where it is hidden in sums, also which sites add up.
@@ -91,20 +93,25 @@ class DataLedger:
             self._reserved[run] = more
         self._reserved[run] -= 1
 
-    def spend(self, run: str, epsilon: float) -> None:
-        """Count what a job spends in all of its rounds; epsilon of different jobs adds up.
+    def spend(self, run: str, spending: Spending) -> None:
+        """Count what a job releases in all of its rounds, together with all jobs before it.
 
-        So does that of a job that goes on in another process, because it may send all of its
+        A job that goes on in another process is counted once more, because it may send all of its
         messages again, with fresh noise.
         """
-        more, most = epsilon - self._spent.get(run, 0.0), self._limits.most_epsilon
-        if more <= 0:
+        counted, most = self._spent.setdefault(run, set()), self._limits.most_epsilon
+        if spending in counted:
             return
         with self._changed() as entry:
-            entry["jobs"][run]["epsilon"] += more
-            if most and sum(job["epsilon"] for job in entry["jobs"].values()) > most:
+            job = entry["jobs"][run]
+            job["spent"].append(spending)
+            job["epsilon"] = joint_epsilon(_spendings(job))
+            entry["epsilon"] = joint_epsilon(
+                [each for one in entry["jobs"].values() for each in _spendings(one)]
+            )
+            if most and entry["epsilon"] > most:
                 raise self._refused("most_epsilon", "this job would spend more of it than is left")
-        self._spent[run] = epsilon
+        counted.add(spending)
 
     def _refused(self, key: str, why: str) -> LimitRefused:
         return LimitRefused(f"limits.{key}", getattr(self._limits, key), why)
@@ -139,7 +146,9 @@ class DataLedger:
         try:
             whole: dict[str, Any] = json.loads(self._file.read_text())
             entry = whole.setdefault(self._key, _unused())
-            assert isinstance(entry["jobs"], dict)
+            for job in entry["jobs"].values():
+                _spendings(job)
+            assert isinstance(entry["epsilon"], int | float)
             assert set(entry["censuses"]) == {"rows", "sites"}
         except FileNotFoundError:
             whole = {self._key: _unused()}
@@ -161,7 +170,26 @@ class DataLedger:
 
 
 def _unused() -> dict[str, Any]:
-    return {"jobs": {}, "censuses": {"rows": [], "sites": []}}
+    return {"jobs": {}, "censuses": {"rows": [], "sites": []}, "epsilon": 0.0}
+
+
+def _new_job() -> dict[str, Any]:
+    return {"rounds": 0, "epsilon": 0.0, "spent": [], "began": _now()}
+
+
+def _spendings(job: dict[str, Any]) -> list[Spending]:
+    """What was counted for a job, from the lists of a file."""
+    return [
+        Spending(str(unit), float(delta), tuple(_release(*each) for each in releases))
+        for unit, delta, releases in job["spent"]
+    ]
+
+
+def _release(
+    sigma: float, messages: int, rate: float, batch: list[int] | None, lost: float
+) -> Release:
+    drawn = (int(batch[0]), int(batch[1])) if batch else None
+    return Release(float(sigma), int(messages), float(rate), drawn, float(lost))
 
 
 def _now() -> str:

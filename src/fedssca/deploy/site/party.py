@@ -30,10 +30,17 @@ from fedssca.deploy.site.inbox import PeerInbox
 from fedssca.deploy.site.ledger import DataLedger
 from fedssca.deploy.site.preparation import PREPARATION, Prepared, SitePreparation
 from fedssca.deploy.site.stages import StageClient, stage_client
-from fedssca.deploy.stages import PASSED_ON, STAGES, hides_h, method_of, shapes_of, stage_roles
+from fedssca.deploy.stages import (
+    PASSED_ON,
+    STAGES,
+    hides_h,
+    method_of,
+    shapes_of,
+    spending_of,
+    stage_roles,
+)
 from fedssca.deploy.sums import SUM, for_stage, for_sum, marked, weight_of
 from fedssca.evaluate.passes import CHUNK
-from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.privacy.noise.secret import SecretNoise
 from fedssca.rounds.aggregate import Arrays
 from fedssca.rounds.client import SERVER
@@ -108,15 +115,14 @@ class Party:
             return About()
         columns = not isinstance(ready.job.clients, Rows)
         algorithm, noise = method_of(stage, ready.job)
-        noised = stage in ("probe", "train") and noise is not None and noise.ledger is not None
-        epsilon = _whole_run(ready.job.noise) if noised else None
+        spending = spending_of(stage, noise)
         if columns:
             asked = self._asked[2]
-            return About(len(np.unique(asked["indices"])), True, epsilon)
+            return About(len(np.unique(asked["indices"])), True, spending)
         if stage in ("probe", "train"):
-            return About(algorithm.batch * algorithm.steps, False, epsilon)
+            return About(algorithm.batch * algorithm.steps, False, spending)
         parts = [len(part["x"]) for part in ready.parts[:2] if part and len(part["x"])]
-        return About(min(parts), False, epsilon)
+        return About(min(parts), False, spending)
 
     def receive(self, sender: str, data: Any) -> None:
         """Take a peer's sealed envelope, used in the next phase; an InvalidMessage refuses it."""
@@ -273,13 +279,6 @@ def _is_chunk(index: np.ndarray, rows: int) -> bool:
     return (
         begin % CHUNK == 0 and whole and np.array_equal(index, np.arange(begin, begin + len(index)))
     )
-
-
-def _whole_run(noise: MessageNoise | None) -> float:
-    """epsilon of all rounds of a run, probes included."""
-    assert noise is not None
-    assert noise.ledger is not None
-    return noise.ledger.spent(noise.ledger.rounds)
 
 
 def _no_message() -> Any:

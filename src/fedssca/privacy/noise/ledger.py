@@ -1,22 +1,62 @@
-"""The account of one run: which releases it plans, and what it has spent after so many rounds."""
+"""The account of one run: which releases it plans, and what it has spent after so many rounds.
+
+Several runs about the same rows have one account together (`joint_epsilon`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedssca.privacy.noise.accountant import COARSE, FINE, Release, epsilon_of, epsilon_replaced
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "Spending", "joint_epsilon"]
 
 REMOVED, REPLACED = "one {unit} more or less", "one {unit} replaced by another one"
 
 
+class Spending(NamedTuple):
+    """Releases about units of one kind, and the delta at which their epsilon is stated."""
+
+    unit: str
+    delta: float
+    releases: tuple[Release, ...]
+
+
+def joint_epsilon(spendings: Collection[Spending]) -> float:
+    """epsilon of all of these together, at the smallest delta that any of them states.
+
+    Releases about units of one kind are one account: their loss distributions are convolved. If
+    some of them have batches of a fixed size, one row is replaced by another one in all of them.
+    The accounts of different kinds of units add up, and each gets an equal part of delta.
+    """
+    units = sorted({each.unit for each in spendings})
+    delta = min((each.delta for each in spendings), default=1.0) / max(len(units), 1)
+    total = 0.0
+    for unit in units:
+        found = _merged([r for each in spendings if each.unit == unit for r in each.releases])
+        account = epsilon_replaced if any(each.batch for each in found) else epsilon_of
+        total += account(found, delta)
+    return total
+
+
+def _merged(releases: list[Release]) -> tuple[Release, ...]:
+    """The same releases, with all messages of one mechanism in one of them."""
+    found: dict[Release, Release] = {}
+    for each in releases:
+        kind = each._replace(messages=0, lost=0.0)
+        old = found.get(kind, kind)
+        messages, lost = old.messages + each.messages, old.lost + each.lost
+        found[kind] = kind._replace(messages=messages, lost=lost)
+    return tuple(found.values())
+
+
 @dataclass(frozen=True)
 class Ledger:
-    """What a run spends. Its releases compose with those of other runs, see `releases`."""
+    """What a run spends. Its releases compose with those of other runs, see `spending`."""
 
     sigma: float
     delta: float
@@ -59,8 +99,7 @@ class Ledger:
     def releases(self, rounds: int | None = None) -> tuple[Release, ...]:
         """What is released in so many rounds, or in the whole run.
 
-        All evaluations are counted from the start. To account for several runs on the same rows,
-        join their tuples and call `epsilon_of`: a release is a tuple of plain numbers.
+        All evaluations are counted from the start.
         """
         messages = self.count(self.rounds if rounds is None else rounds)
         rate = 1.0 if self.batch else self.rate
@@ -68,6 +107,10 @@ class Ledger:
         if self.evaluations:
             found.append(Release(self.evaluation_sigma, self.evaluations))
         return tuple(found)
+
+    def spending(self) -> Spending:
+        """What the whole run releases, for the `joint_epsilon` of several runs."""
+        return Spending(self.unit, self.delta, self.releases())
 
     def exact(self, rounds: int | None = None, fine: float = FINE) -> float:
         """epsilon after so many rounds, or of the whole run; nothing is interpolated."""
