@@ -70,6 +70,8 @@ class Census:
     """Where sites hold columns: the number of test rows."""
     left_out: list[int] = field(default_factory=list)
     """Where sites hold columns: the number of rows of each that not all have; empty if none."""
+    calibration: list[int] = field(default_factory=list)
+    """The number of calibration rows of each site, or one number if the sites hold columns."""
     cells: list[str] = field(default_factory=list)
     """Where sites hold columns: a digest of each one's cells, for this run only."""
 
@@ -80,6 +82,7 @@ def question(config: Config, run: str) -> Question:
         "columns": config.data.split == "feature",
         "label": config.data.label,
         "test_fraction": config.data.test_fraction,
+        "calibration_fraction": config.calibration_fraction,
         "extra": config.problem.columns,
         "counted": config.problem.counts,
         "bins": config.problem.bins,

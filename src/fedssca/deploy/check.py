@@ -5,7 +5,7 @@ Nothing is sent and nothing is counted in the site's ledger.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ SENT = {
     "measure": "at every evaluation: sums of losses and rates over all training and test rows",
     "tally": "at the end: counts and sums of all measures, for each group too",
     "slope": "at the end: gradients summed over all training rows",
+    "evidence": "for limits on new rows: counts and sums of calibration rows",
 }
 """The stages of a run at a site, and what it sends in them."""
 
@@ -79,7 +80,7 @@ def _look_at_data(found: dict[str, Any], source: SiteFile, config: Config) -> No
         labels, groups = rows.labels, rows.groups
         facts["counts"] = rows.counts(labels, groups)
         if not hides_sums(config):
-            rows.check_test_rows(labels, groups)
+            rows.check_other_rows(labels, groups)
     if asked["columns"]:
         found["rounds_unknown"] = (
             "parties with columns send h of each batch to their peers, and the block of the "
@@ -90,12 +91,20 @@ def _look_at_data(found: dict[str, Any], source: SiteFile, config: Config) -> No
     told = plainly_told(["this site"], [facts], asked, lambda _: [facts])
     census = merge(["this site"], [facts], asked, told)
     found["features"] = census.features
-    found["rounds"] = list(_rounds(plan(alone, *blank(census, alone)), *rows.sizes))
+    found["rounds"] = list(
+        _rounds(plan(alone, *blank(census, alone)), *rows.sizes, census.calibration)
+    )
 
 
-def _rounds(job: Job, train: int, held: int) -> Iterator[dict[str, Any]]:
+def _rounds(
+    job: Job, train: int, held: int, calibration: Sequence[int]
+) -> Iterator[dict[str, Any]]:
     """What a site with rows sends in every stage, and the least number of rows behind it."""
+    batch = job.algorithm.batch
+    rows = {"probe": batch, "train": batch, "evidence": sum(calibration)}
     for stage, what in SENT.items():
+        if stage == "evidence" and not calibration:
+            continue
         noise = spending_of(stage, method_of(stage, job)[1]) is not None
         if noisy(job.config.privacy) and not noise:
             continue  # exact sums over all rows are not sent in a run with noise
@@ -104,9 +113,7 @@ def _rounds(job: Job, train: int, held: int) -> Iterator[dict[str, Any]]:
         yield {
             "stage": stage,
             "what": what,
-            "rows": job.algorithm.batch
-            if stage in ("probe", "train")
-            else min(train, held or train),
+            "rows": rows.get(stage, min(train, held or train)),
             "hidden": hides_sums(job.config),
             "noise": noise,
             "numbers": sum(int(leaf.size) for _, leaf in leaves),

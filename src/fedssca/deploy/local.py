@@ -109,33 +109,46 @@ def write_site_files(config: Config, sites: int, folder: Path) -> list[Path]:
         )
     folder.mkdir(parents=True, exist_ok=True)
     files = []
+    ids = named = None
+    if isinstance(raw, RawData) and raw.ids is not None:
+        # Test rows of a file of their own have no ids in the simulator.
+        more = [f"test row {i}" for i in range(len(raw.y) - len(raw.ids))]
+        ids = np.array([*map(str, raw.ids), *more])
+        named = ids[raw.train], ids[~raw.train]
     for number, name in enumerate(site_names(sites)):
         if isinstance(raw, RawData) and isinstance(clients, Rows):
-            site = _write_tables(raw, clients, number, folder, name)
+            site = _write_tables(raw, ids, clients, number, folder, name)
         else:
-            site = _write_arrays(dataset, clients, number, folder, name)
+            site = _write_arrays(dataset, named, clients, number, folder, name)
         files.append(folder / f"{name}.toml")
         files[-1].write_text(tomli_w.dumps(site | {"limits": ONE_PLACE}))
     return files
 
 
 def _write_tables(
-    raw: RawData, clients: Rows, number: int, folder: Path, name: str
+    raw: RawData, ids: np.ndarray | None, clients: Rows, number: int, folder: Path, name: str
 ) -> dict[str, Any]:
     """Write the raw training and test rows of a site; returns its site.toml."""
     train, test = np.flatnonzero(raw.train), np.flatnonzero(~raw.train)
     own = train[clients.rows_of(number)]
     columns = raw.table | {raw.label: np.array(raw.labels)[raw.y]}
+    columns |= {} if ids is None else {raw.id: ids}
     held = test[number :: clients.count]
     if raw.test_owners is not None:
         held = test[raw.test_owners == number]
     for end, rows in (("", own), ("-test", held)):
         write_csv(folder / f"{name}{end}.csv", {c: v[rows] for c, v in columns.items()})
-    return {"path": f"{name}.csv", "test_path": f"{name}-test.csv", "label": raw.label}
+    site = {"path": f"{name}.csv", "test_path": f"{name}-test.csv", "label": raw.label}
+    return site if ids is None else site | {"id": raw.id}
 
 
 def _write_arrays(
-    dataset: Dataset, clients: Rows | Columns, number: int, folder: Path, name: str
+    dataset: Dataset,
+    ids: tuple[np.ndarray, np.ndarray] | None,
+    clients: Rows | Columns,
+    number: int,
+    folder: Path,
+    name: str,
 ) -> dict[str, Any]:
     """Write the arrays of a site into one NPZ file; returns its site.toml."""
     own, features = dict(clients.client(number)), np.array(dataset.features)
@@ -143,8 +156,7 @@ def _write_arrays(
         block = clients.blocks[number]
         test = {n: v for n, v in dataset.test.items() if n in own}
         test["x"] = dataset.test["x"][:, block]
-        own["ids"] = np.arange(len(own["x"]))
-        test["ids"] = np.arange(len(test["x"]))
+        own["ids"], test["ids"] = ids or (np.arange(len(own["x"])), np.arange(len(test["x"])))
         features = features[block]
     else:
         test = {n: v[number :: clients.count] for n, v in dataset.test.items()}

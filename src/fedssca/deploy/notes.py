@@ -137,6 +137,7 @@ class FactsAnswer(TypedDict):
     rows: Count
     all_rows: Count
     held: Count
+    calibration: NotRequired[Count]
     features: Names
     array: bool
     dtype: Literal[DTYPES]  # type: ignore[valid-type]
@@ -199,6 +200,7 @@ class CensusNote(TypedDict):
     test_rows: Annotated[list[Count], Field(max_length=MOST_ROWS)]
     held: Count
     left_out: list[Count]
+    calibration: list[Count]
     cells: list[Hexadecimal]
 
 

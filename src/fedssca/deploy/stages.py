@@ -7,6 +7,8 @@
                                                        columns: the h_i of a chunk go to the speaker
     tally     counts and sums of all measures,         as in measure
               for groups of rows too
+    evidence  sums of calibration rows, for limits     as in measure
+              on new rows (`deploy.evidence`)
     slope     gradients over all rows                  rows: sums over a site's own rows
                                                        columns: a round on a chunk
     predict   scores of new rows (columns only)        as in measure
@@ -22,6 +24,7 @@ import jax
 import numpy as np
 
 from fedssca.data import Columns, Rows
+from fedssca.deploy.evidence import evidence_shapes
 from fedssca.evaluate.passes import CHUNK, full_passes
 from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
 from fedssca.methods.calibrate import probe
@@ -46,7 +49,7 @@ __all__ = [
     "stage_roles",
 ]
 
-STAGES = ("probe", "train", "measure", "tally", "slope", "predict")
+STAGES = ("probe", "train", "measure", "tally", "slope", "evidence", "predict")
 
 PASSED_ON = {
     "h": jax.ShapeDtypeStruct((-1,), np.uint64),
@@ -66,7 +69,7 @@ class Shapes(NamedTuple):
 
 def stage_roles(stage: str, clients: Rows | Columns) -> Roles:
     """The phases of a stage, and the parties with a special task in it."""
-    evaluates = stage in ("measure", "tally", "predict")
+    evaluates = stage in ("measure", "tally", "evidence", "predict")
     return evaluation_roles(clients) if evaluates else roles_of(clients)
 
 
@@ -132,6 +135,9 @@ def _row_shapes(stage: str, job: Job, clients: Rows) -> Shapes:
     if stage == "tally":
         sums = _tally_shapes(problem, clients)
         return Shapes({"w": w}, {"train": sums, "test": sums})
+    if stage == "evidence":
+        theta, answer = evidence_shapes(job, w.dtype)
+        return Shapes({"w": w, "theta": theta}, answer)
     if stage == "slope":
         terms = problem.combine.shape[1]
         return Shapes({"w": w}, {"slopes": jax.ShapeDtypeStruct((terms, w.size), w.dtype)})
@@ -161,6 +167,9 @@ def _column_shapes(stage: str, job: Job, clients: Columns, number: int) -> Shape
         of_all = stage == "measure"
         one = _sum_shapes(problem, clients)[0] if of_all else _tally_shapes(problem, clients)
         return Shapes(asked, one if speaks else (), shared)
+    if stage == "evidence":
+        theta, answer = evidence_shapes(job, dtype)
+        return Shapes(whole | {"theta": theta}, answer if speaks else (), shared)
     if stage == "predict":
         scores = {"scores": jax.ShapeDtypeStruct((-1, job.dataset.classes), dtype)}
         return Shapes(whole, scores if speaks else (), shared)

@@ -44,7 +44,7 @@ def weight_of(stage: str, rows: int, config: Config) -> float:
     messages with noise are small: without this the grid of the sum would be too coarse for their
     noise. It is a power of two, so that numbers on a grid stay on a grid.
     """
-    if stage in ("measure", "tally", "slope"):
+    if stage in ("measure", "tally", "slope", "evidence"):
         return 2.0 ** math.ceil(math.log2(rows))
     return 2.0**-12 if noisy(config.privacy) else 1.0
 

@@ -86,8 +86,22 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question, told: T
         dtype=first["dtype"],
         test_rows=counting.get("test_rows", []),
         held=counting["held"],
+        calibration=_calibration(facts, counting, asked),
         cells=[each["cells"] for each in facts] if columns else [],
     )
+
+
+def _calibration(facts: Sequence[Facts], counting: Facts, asked: Question) -> list[int]:
+    """The numbers of calibration rows."""
+    if not asked["calibration_fraction"]:
+        return []
+    found = [each["calibration"] for each in ([counting] if asked["columns"] else facts)]
+    if not sum(found):
+        raise UserError(
+            "no site has calibration rows: set a larger data.calibration_fraction, or give more "
+            "rows"
+        )
+    return found
 
 
 def plainly_told(

@@ -23,7 +23,7 @@ from fedssca.rounds.aggregate import Adder, Gathered
 from fedssca.run.build import Job
 from fedssca.run.privacy import hides_clients
 
-__all__ = ["joint_scores", "site_evaluator"]
+__all__ = ["added", "chunks", "joint_scores", "site_evaluator"]
 
 
 def site_evaluator(sites: Sites, job: Job, held: int, adder: Adder) -> Evaluator:
@@ -92,7 +92,7 @@ class RowSums:
         if not here:
             raise SitesMissing([], "no site is left to evaluate the model")
         none = jax.tree.map(np.zeros_like, here[0])
-        whole, each = _added(here), [none if found is None else found for found in each]
+        whole, each = added(here), [none if found is None else found for found in each]
         test = _if_any(whole["test"])
         return TallySums(
             whole["train"],
@@ -147,21 +147,21 @@ class ColumnSums:
     def sums(self, w: Array) -> EvaluatedSums:
         """Terms and rates over all rows, as the speaker added them."""
         stage = self._measures
-        terms, train = _added([self._chunk(stage, w, rows, 0) for rows in _chunks(self.total)])
-        test = [self._chunk(stage, w, rows, 1)[1] for rows in _chunks(self._held)]
-        return EvaluatedSums(terms, train, _added(test) if test else None)
+        terms, train = added([self._chunk(stage, w, rows, 0) for rows in chunks(self.total)])
+        test = [self._chunk(stage, w, rows, 1)[1] for rows in chunks(self._held)]
+        return EvaluatedSums(terms, train, added(test) if test else None)
 
     def tally(self, w: Array) -> TallySums:
         """The sums over all rows and over groups of them; the parties share all rows."""
         stage = self._tallies
-        train = _added([self._chunk(stage, w, rows, 0) for rows in _chunks(self.total)])
-        test = [self._chunk(stage, w, rows, 1) for rows in _chunks(self._held)]
-        return TallySums(train, _added(test) if test else None, hidden=SHARED_ROWS)
+        train = added([self._chunk(stage, w, rows, 0) for rows in chunks(self.total)])
+        test = [self._chunk(stage, w, rows, 1) for rows in chunks(self._held)]
+        return TallySums(train, added(test) if test else None, hidden=SHARED_ROWS)
 
     def slopes(self, w: Array) -> np.ndarray:
         """The gradients of all terms."""
         total: Any = 0.0
-        for rows in _chunks(self.total):
+        for rows in chunks(self.total):
             found = self._slopes.message_on(next(self._serial), w, rows).vectors["gradient"]
             total = total + np.asarray(found, float) * len(rows)
         return np.asarray(total)
@@ -175,13 +175,12 @@ def joint_scores(sites: Sites, job: Job, w: Array, rows: int) -> np.ndarray:
     """The scores of new rows that parties hold together, as the speaker computes them."""
     rounds = ColumnRounds(sites, "predict", job)
     parts = [
-        rounds.answer_on(serial, w, chunk)["scores"]
-        for serial, chunk in enumerate(_chunks(rows), 1)
+        rounds.answer_on(serial, w, chunk)["scores"] for serial, chunk in enumerate(chunks(rows), 1)
     ]
     return np.concatenate(parts)
 
 
-def _chunks(rows: int) -> Iterator[np.ndarray]:
+def chunks(rows: int) -> Iterator[np.ndarray]:
     """All rows in chunks; a short rest joins the last one, because sites add up no few rows."""
     last = max(0, CHUNK * math.ceil(rows / CHUNK - 1.5))
     for begin in range(0, min(rows, last + 1), CHUNK):
@@ -189,7 +188,7 @@ def _chunks(rows: int) -> Iterator[np.ndarray]:
         yield np.arange(begin, end, dtype=np.int32)
 
 
-def _added(parts: list[Any]) -> Any:
+def added(parts: list[Any]) -> Any:
     """The sum of trees leaf by leaf, in order and in double precision."""
     return jax.tree.map(lambda *leaves: sum(np.asarray(leaf, float) for leaf in leaves), *parts)
 

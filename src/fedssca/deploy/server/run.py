@@ -16,6 +16,7 @@ import numpy as np
 from fedssca.data import Rows
 from fedssca.deploy.census import Census, blank
 from fedssca.deploy.engine import Link, Patience
+from fedssca.deploy.server.certify import SiteCalibration
 from fedssca.deploy.server.column_rounds import ColumnRounds
 from fedssca.deploy.server.evaluate import joint_scores, site_evaluator
 from fedssca.deploy.server.log import RunLog
@@ -28,7 +29,7 @@ from fedssca.methods.algorithm import Algorithm
 from fedssca.rounds.aggregate import Adder
 from fedssca.rounds.loop import Runtime
 from fedssca.rounds.robust import robust_sums
-from fedssca.run.build import Job, build
+from fedssca.run.build import Job, build, check_promise
 from fedssca.run.config import Config
 from fedssca.run.execute import carry_out, load_config
 from fedssca.run.privacy import check_deployed, hides_sums, noisy, server_half, survivors
@@ -95,11 +96,6 @@ class RunServer:
             raise UserError(
                 'data.collection = "open" would hand the parties\' data to the server: '
                 'deployments use "exchange"'
-            )
-        if self._config.problem.certified:
-            raise UserError(
-                "problem.confidence: deployments do not certify limits for new rows yet; leave it "
-                "out, or use fedssca run"
             )
         check_deployed(self._config)
         if self._order.resume and (done := RunDirectory.open(self._out).result()) is not None:
@@ -182,6 +178,10 @@ class RunServer:
             self._log.add_rows(row)
             on_row(row)
 
+        if census.calibration:
+            promise = SiteCalibration(self.sites, job, census.calibration, adder)
+            check_promise(job.config, job.problem, promise)
+            job = job._replace(calibration=promise)
         evaluator = site_evaluator(self.sites, job, census.held, adder)
         result = carry_out(
             job,

@@ -181,7 +181,7 @@ class Guard:
             raise must_be_hidden(self._source)
         least, most = self._limits.least_rows, self._limits.most_kinds
         counts = [said.get("rows", least), *(count for _, count in said.get("counts", []))]
-        counts += [said["held"]] if said.get("held") else []
+        counts += [said[part] for part in ("held", "calibration") if said.get(part)]
         lists = [
             kinds
             for kinds in said.get("groups", {}).values()

@@ -24,6 +24,7 @@ from fedssca.deploy.alignment import PEER
 from fedssca.deploy.engine import Post
 from fedssca.deploy.notes import check_peer, check_request
 from fedssca.deploy.site.answered import AnsweredQuestions, question_digest
+from fedssca.deploy.site.evidence import CalibrationUse
 from fedssca.deploy.site.guard import About, Guard
 from fedssca.deploy.site.identity import IdentityAmong
 from fedssca.deploy.site.inbox import PeerInbox
@@ -84,6 +85,8 @@ class Party:
         self._from_peers = PeerInbox[tuple[str, int]]()
         """(stage and phase, round) -> what each peer sent."""
         self._noise = SecretNoise()
+        self._calibration: dict[bytes, CalibrationUse] = {}
+        """For each run the models that the calibration rows were asked about."""
         self._last: Envelope | None = None
         """The envelope of the server that came last; it may wait while another is answered."""
         self._lock = threading.Lock()
@@ -121,6 +124,8 @@ class Party:
             return About(len(np.unique(asked["indices"])), True, spending)
         if stage in ("probe", "train"):
             return About(algorithm.batch * algorithm.steps, False, spending)
+        if stage == "evidence" and ready.parts.aside:
+            return About(len(ready.parts.aside["x"]), False, spending)
         parts = [len(part["x"]) for part in ready.parts[:2] if part and len(part["x"])]
         return About(min(parts), False, spending)
 
@@ -230,7 +235,15 @@ class Party:
                 exchange = self._preparation.exchange_keys.exchange(stage)
             due = shapes_of(stage, ready.job, ready.number).asked
             self._stages[stage, again] = (
-                stage_client(stage, job, ready.number, ready.parts, self._noise, exchange),
+                stage_client(
+                    stage,
+                    job,
+                    ready.number,
+                    ready.parts,
+                    self._noise,
+                    exchange,
+                    self._calibration.setdefault(self._preparation.run, CalibrationUse()),
+                ),
                 due,
             )
         return self._stages[stage, again]
@@ -260,12 +273,12 @@ def _check_indices(stage: str, asked: Any, ready: Prepared) -> None:
     if not isinstance(asked, dict) or "indices" not in asked:
         return
     part = ready.parts.test if int(asked.get("test", 0)) & 1 else ready.parts.train
-    part = ready.parts.new if stage == "predict" else part
-    rows = len(part.get("x", ()))
+    others = {"predict": ready.parts.new, "evidence": ready.parts.aside}
+    rows = len(others.get(stage, part).get("x", ()))
     index = asked["indices"]
     if len(index) and not (index.min() >= 0 and index.max() < rows):
         raise InvalidMessage(f"row numbers outside 0 to {rows - 1} were asked for")
-    if stage in ("measure", "tally", "slope") and not _is_chunk(index, rows):
+    if stage in ("measure", "tally", "slope", "evidence") and not _is_chunk(index, rows):
         raise InvalidMessage("sums are evaluated over whole chunks of rows, and not over others")
 
 

@@ -94,7 +94,7 @@ class SitePreparation:
         """The keys that this site shares with its peers, where sites hold columns."""
         self._rows: SiteRows | None = None
         self.hidden_census: HiddenCensus | None = None
-        self._encoded: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] | None = None
+        self._encoded: tuple[dict[str, np.ndarray], ...] | None = None
         self._sum_client: Answerer | None = None
         self.run = b""
         self.prepared: Prepared | None = None
@@ -194,7 +194,7 @@ class SitePreparation:
             raise InvalidMessage("this run does not ask single sites for counts")
         if not self._rows.labels:
             return {"counts": []}
-        self._rows.check_test_rows(told["labels"], told["groups"])
+        self._rows.check_other_rows(told["labels"], told["groups"])
         return {"counts": self._rows.counts(told["labels"], told["groups"])}
 
     def _raw_table(self, asked: dict[str, Any]) -> RawTable:
@@ -223,7 +223,8 @@ class SitePreparation:
                 identity = self._identity(census.names) if hides_sums(config) else None
                 count = len(census.names)
                 self._sum_client = answerer(config, self.run, count, number, identity)
-            parts = Parts(*self._encoded, self.prepared.parts.new if self.prepared else {})
+            train, test, aside = self._encoded
+            parts = Parts(train, test, self.prepared.parts.new if self.prepared else {}, aside)
             self.prepared = Prepared(census, job, number, parts, self._sum_client, largest_h(job))
             return {"fingerprint": fingerprint(job, census)}
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fedssca.data.calibration import calibration_rows
 from fedssca.data.dataset import Array, stratified
 from fedssca.data.encode import (
     ColumnSummary,
@@ -46,7 +47,7 @@ Count: TypeAlias = tuple[Group, int]
 MOST_GROUPS = 1000
 """The largest number of labels, or of groups for a constraint, that a site counts."""
 DIVISION = 0
-"""The seed by which a site sets test rows aside; no run can choose others."""
+"""The seed by which a site sets rows aside; no run can choose others."""
 
 
 class SiteRows:
@@ -58,8 +59,12 @@ class SiteRows:
         self._telling = Telling(limits.least_rows, limits.most_kinds)
         self._train: Array | None = None
         """Marks the training rows; None if all of them are, or if it is not known yet."""
+        self._aside = np.zeros(table.rows, bool)
+        """Marks the calibration rows."""
+        train = None
         if table.test is None and table.y is not None:
-            self._train = stratified(table.y, asked["test_fraction"], DIVISION)
+            train = stratified(table.y, asked["test_fraction"], DIVISION)
+        self._divide(train)
         for column in asked["extra"]:
             if column not in table.extra and (table.y is not None or not asked["columns"]):
                 there = ", ".join(table.extra) or "none"
@@ -76,28 +81,43 @@ class SiteRows:
             raise UserError(f"the label is missing in row {row + 1}; leave out such rows")
         self._check_sizes()
 
+    def _divide(self, train: Array | None) -> None:
+        """Set calibration rows aside from the rows for training; None: all rows are."""
+        self._train, fraction = train, self._asked["calibration_fraction"]
+        if fraction:
+            rows, ids = self._table.rows, self._table.ids
+            marks = calibration_rows(rows, fraction, DIVISION, ids)
+            self._aside = marks if train is None else marks & train
+            self._train = ~self._aside if train is None else train & ~self._aside
+
     @property
     def sizes(self) -> tuple[int, int]:
         """The numbers of training rows and of test rows, as far as they are known."""
         table, train = self._table, self._train
         rows = table.rows if train is None else int(train.sum())
-        held = table.test.rows if table.test else 0 if train is None else int((~train).sum())
-        return rows, held
+        return rows, table.test.rows if table.test else table.rows - rows - int(self._aside.sum())
 
     def _check_sizes(self) -> None:
         least = self._limits.least_rows
         rows, held = self.sizes
-        if rows < least or 0 < held < least:
-            what = "training" if rows < least else "test"
-            raise LimitRefused(
-                "limits.least_rows",
-                least,
-                f"the run would leave fewer {what} rows (data.test_fraction)",
-            )
+        for what, count, key in (
+            ("training", rows or -1, "test_fraction"),
+            ("test", held, "test_fraction"),
+            ("calibration", int(self._aside.sum()), "calibration_fraction"),
+        ):
+            if count < least and count:
+                raise LimitRefused(
+                    "limits.least_rows",
+                    least,
+                    f"the run would leave fewer {what} rows (data.{key})",
+                )
 
     def set_of_rows(self) -> str:
         """Identifies the rows that a census counts: their contents, and which are for training."""
-        hasher = hashlib.sha256(repr((self._asked["test_fraction"], self.sizes)).encode())
+        division: tuple[Any, ...] = (self._asked["test_fraction"], self.sizes)
+        if self._asked["calibration_fraction"]:
+            division += (self._asked["calibration_fraction"],)
+        hasher = hashlib.sha256(repr(division).encode())
         for part in (self._table, self._table.test):
             if part is None:
                 continue
@@ -123,13 +143,15 @@ class SiteRows:
             "scale": table.scale,
             "labelled": table.y is not None,
         }
+        if asked["calibration_fraction"]:
+            said["calibration"] = int(self._aside.sum())
         if asked["columns"]:
             said["ids"] = digest(asked["run"], table.ids, table.test and table.test.ids)
             said["cells"] = _digest_of_cells(asked["run"], table)
             if table.y is not None:
                 said["y"] = digest(asked["run"], table.y.astype(str), None)
                 if self._train is not None:
-                    said["test_rows"] = np.flatnonzero(~self._train).tolist()
+                    said["test_rows"] = np.flatnonzero(~self._train & ~self._aside).tolist()
             if not used_as_is(table):  # parties with columns encode their own columns themselves
                 said["encoded"] = list(self._fitted(self.summaries()).features)
             elif not table.scale:
@@ -220,18 +242,23 @@ class SiteRows:
         assert census.encoder is not None
         return Encoder.from_state(census.encoder)
 
-    def columns(self, census: Census) -> tuple[dict[str, Array], dict[str, Array]]:
-        """The training and the test rows, encoded as the census says."""
+    def columns(self, census: Census) -> tuple[dict[str, Array], ...]:
+        """The training, the test and the calibration rows, encoded as the census says."""
         table = self._table
-        if census.columns and self._train is None and table.test is None:
-            self._train = ~np.isin(np.arange(table.rows), census.test_rows)
+        if census.columns and table.y is None and table.test is None:
+            self._divide(~np.isin(np.arange(table.rows), census.test_rows))
         encoder = self.encoder(census)
         whole = self._encoded(table, census, encoder)
+        train = np.ones(table.rows, bool) if self._train is None else self._train
+
+        def part(rows: Array) -> dict[str, Array]:
+            return {name: values[rows] for name, values in whole.items()}
+
+        aside = part(self._aside) if self._aside.any() else {}
         if table.test is not None:
-            return whole, self._encoded(table.test, census, encoder)
-        train = self._train
-        assert train is not None
-        return ({n: v[train] for n, v in whole.items()}, {n: v[~train] for n, v in whole.items()})
+            own = whole if self._train is None else part(train)
+            return own, self._encoded(table.test, census, encoder), aside
+        return part(train), part(~train & ~self._aside), aside
 
     def new(self, table: RawTable, census: Census) -> tuple[dict[str, Array], Facts]:
         """New rows, encoded as the training rows were, and what this site tells of them."""
@@ -273,12 +300,14 @@ class SiteRows:
         whole = self._cells(self._table, labels, groups)
         return self._checked(Counter(self._training(whole).tolist()))
 
-    def check_test_rows(self, labels: Sequence[Any], groups: Mapping[str, Sequence[Any]]) -> None:
-        """Refuse if a combination has few test rows: sums over these would be sent."""
+    def check_other_rows(self, labels: Sequence[Any], groups: Mapping[str, Sequence[Any]]) -> None:
+        """Refuse if a combination has few test or calibration rows: sums over them are sent."""
+        whole = self._cells(self._table, labels, groups)
+        self._checked(Counter(whole[self._aside].tolist()))
         if self._table.test is not None:
             held = self._cells(self._table.test, labels, groups)
         elif self._train is not None:
-            held = self._cells(self._table, labels, groups)[~self._train]
+            held = whole[~self._train & ~self._aside]
         else:
             return
         self._checked(Counter(held.tolist()))
@@ -294,7 +323,8 @@ class SiteRows:
                 "limits.least_rows",
                 self._telling.least,
                 "a group of rows with the same label that the run's limits need is smaller; state "
-                "limits over larger groups or, for test rows, hide the sums (privacy.secure_sum)",
+                "limits over larger groups or, for test and calibration rows, hide the sums "
+                "(privacy.secure_sum)",
             )
         return [(group, count) for group, count in sorted(found.items())]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,8 @@ import numpy as np
 
 from fedssca.data import Columns, Rows
 from fedssca.data.sampling import batch_indices
+from fedssca.deploy.evidence import clips, own_tester
+from fedssca.deploy.site.evidence import CalibrationUse, RowEvidence, chunk_evidence
 from fedssca.deploy.stages import method_of, stage_roles
 from fedssca.deploy.sums import finest_of
 from fedssca.errors import UserError
@@ -37,6 +40,8 @@ class Parts(NamedTuple):
     test: dict[str, np.ndarray]
     new: dict[str, np.ndarray]
     """Rows to predict."""
+    aside: Mapping[str, np.ndarray] = MappingProxyType({})
+    """Calibration rows."""
 
 
 class StageClient(NamedTuple):
@@ -55,6 +60,7 @@ def stage_client(
     parts: Parts,
     own_noise: SecretNoise,
     exchange: Exchange | None = None,
+    calibration: CalibrationUse | None = None,
 ) -> StageClient:
     """The object that answers in a stage at site `number`.
 
@@ -66,6 +72,9 @@ def stage_client(
         _check_noised(stage, job)
         problem = bounded(problem, job.config.privacy.value_clip or job.config.privacy.clip)
     if isinstance(clients, Rows):
+        if stage == "evidence":
+            used = calibration or CalibrationUse()
+            return StageClient(RowEvidence(job, number, parts.aside, used).handle, _no_peers)
         if stage in EVALUATION:
             # Where sums are hidden, those of a site's own held-out rows are not told apart.
             owner = -1 if hides_sums(job.config) else number
@@ -78,6 +87,10 @@ def stage_client(
         seed = job.config.run.seed
         row = RowClient(number, problem, algorithm, parts.train, clients.total, seed, perturb, draw)
         return StageClient(row.handle, _no_peers)
+    if stage == "evidence":
+        used = calibration or CalibrationUse()
+        evidence = ColumnEvaluation(stage, number, job, [dict(parts.aside)], exchange)
+        return StageClient(used.counted(evidence.handle), evidence.receive)
     if stage in ("measure", "tally", "predict"):
         rows = [parts.new] if stage == "predict" else [parts.train, parts.test]
         evaluation = ColumnEvaluation(stage, number, job._replace(problem=problem), rows, exchange)
@@ -91,7 +104,7 @@ def stage_client(
     return StageClient(column.handle, column.receive)
 
 
-EVALUATION = ("measure", "tally", "slope")
+EVALUATION = ("measure", "tally", "slope", "evidence")
 """The stages about all rows."""
 
 
@@ -242,7 +255,10 @@ class ColumnEvaluation:
         ]
         self._exchange = exchange or Pairwise(number, job.clients.count)
         self._local = jax.jit(self._split.locals[number])
-        self._sums = jax.jit(partial(CHUNK_SUMS.get(stage, _chunk_sums), job.problem))
+        sums = partial(CHUNK_SUMS.get(stage, _chunk_sums), job.problem)
+        if stage == "evidence":
+            sums = partial(sums, clips(own_tester(job)))
+        self._sums = jax.jit(sums)
         assert self._split.scores is not None
         self._scores = jax.jit(self._split.scores)
 
@@ -262,7 +278,22 @@ class ColumnEvaluation:
         batch = {name: column[index] for name, column in part.items() if name != "x"}
         if not batch:
             return {SERVER: {"scores": self._scores(asked["w0"], hs)}}
-        return {SERVER: self._sums(asked["w0"], hs, batch)}
+        more = [asked["theta"]] if "theta" in asked else []
+        return {SERVER: self._sums(asked["w0"], hs, batch, *more)}
+
+
+def _chunk_evidence(
+    problem: Problem,
+    clip_of: dict[str, float],
+    w0: Array,
+    hs: list[Array],
+    batch: Batch,
+    theta: dict[str, Array],
+) -> Any:
+    split, batch = problem.vertical, _as_one(hs, batch)
+    assert split is not None
+    assert split.measure is not None
+    return chunk_evidence(split.measure(w0, hs, batch), batch, theta, clip_of)
 
 
 def _chunk_sums(problem: Problem, w0: Array, hs: list[Array], batch: Batch) -> Any:
@@ -280,7 +311,11 @@ def _chunk_tally(problem: Problem, w0: Array, hs: list[Array], batch: Batch) -> 
     return tallied(problem, split.measure(w0, hs, batch), batch)
 
 
-CHUNK_SUMS: dict[str, Callable[..., Any]] = {"measure": _chunk_sums, "tally": _chunk_tally}
+CHUNK_SUMS: dict[str, Callable[..., Any]] = {
+    "measure": _chunk_sums,
+    "tally": _chunk_tally,
+    "evidence": _chunk_evidence,
+}
 """The stages in which the speaker adds up over a chunk, and how."""
 
 

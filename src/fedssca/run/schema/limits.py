@@ -77,8 +77,9 @@ class SiteLimits:
         ge=0,
     )
     censuses: Whole = key(
-        "The number of different sets of rows that may be counted: another data.test_fraction, "
-        "changed data and, where sums are hidden, other sites make another set.",
+        "The number of different sets of rows that may be counted: another data.test_fraction "
+        "or data.calibration_fraction, changed data and, where sums are hidden, "
+        "other sites make another set.",
         default=1,
         ge=1,
     )
