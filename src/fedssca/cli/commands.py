@@ -17,6 +17,7 @@ COMMANDS = {
     "tune": "Search settings for each method, with the same number of trials for all.",
     "predict": "Predict the rows of a file with the model of a finished run.",
     "report": "Write one HTML file about runs that opens in any browser, offline.",
+    "certificate": "Check what a run promises for new rows, and watch whether it still holds.",
     "ui": "Watch, compare, start, stop and resume runs in a page on this machine.",
     "export": "Write the model of a run for other programs, or its rows for TensorBoard or MLflow.",
     "deploy": "Train across machines: each site keeps its data and starts one command.",

@@ -20,7 +20,7 @@ from fedssca.problem.problem import Problem
 from fedssca.run.build import problem_of
 from fedssca.run.model.trained import TrainedModel
 
-__all__ = ["evaluate_rows", "problem_again"]
+__all__ = ["evaluate_rows", "labelled_rows", "problem_again"]
 
 Array = np.ndarray
 
@@ -48,13 +48,20 @@ def evaluate_rows(
     """The quantities of the run on rows with the classes y, and each limit with its counts."""
     with jax.enable_x64(model.network.dtype == "float64"):
         problem = problem_again(model)
-        beside = {name: _beside(model, name, table, len(x)) for name in _columns(model)}
-        columns = {"x": x, "y": y.astype(np.int32), **beside}
+        columns = labelled_rows(model, table, x, y)
         evaluator = evaluator_over(problem, Rows(columns, (len(x),)), columns)
         w = problem.extended(jnp.asarray(model.w))
         row = evaluator.row(w)
         values = {n.removeprefix("test_"): v for n, v in row.items() if n.startswith("test_")}
         return {"rows": len(x), **values, "limits": limits_on(problem, evaluator.tally(w))}
+
+
+def labelled_rows(
+    model: TrainedModel, table: Mapping[str, Array], x: Array, y: Array
+) -> dict[str, Array]:
+    """Encoded rows x with the classes y and the columns of `table` that limits use."""
+    beside = {name: _beside(model, name, table, len(x)) for name in _columns(model)}
+    return {"x": x, "y": y.astype(np.int32), **beside}
 
 
 def _columns(model: TrainedModel) -> list[str]:
