@@ -62,6 +62,8 @@ FIXED_RATE = ("fedavg", "fedprox", "fedsgd", "sgd", "momentum")
 """The methods that follow the gradients of the loss with the learning rate `rate`."""
 SEVERAL_STEPS = {"fedavg": 5, "fedprox": 5}
 """The methods that are known for their local steps, and how many they take if not told."""
+COMMON_BATCH = 50
+"""The rows of the batch that parties with columns draw together, unless it is set."""
 
 
 @dataclass(frozen=True, config=MODEL)
@@ -92,7 +94,7 @@ class AlgorithmSettings:
     )
     batch: Whole = key(
         "The number of rows B that a client draws per round. Parties with columns draw one common "
-        "batch.",
+        f"batch, of {COMMON_BATCH} rows unless it is set.",
         default=10,
         ge=1,
         basic=True,
@@ -290,6 +292,18 @@ class Config:
     privacy: PrivacySettings = Field(default_factory=PrivacySettings)
     run: RunSettings = Field(default_factory=RunSettings)
     deploy: DeploySettings = Field(default_factory=DeploySettings)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _common_batch(cls, given: Any) -> Any:
+        """Parties with columns have one batch where clients with rows have one each."""
+        tree = given if isinstance(given, Mapping) else {}
+        data, algorithm = tree.get("data"), tree.get("algorithm", {})
+        if not isinstance(data, Mapping) or not isinstance(algorithm, Mapping):
+            return given
+        if data.get("split") != "feature" or "batch" in algorithm:
+            return given
+        return {**tree, "algorithm": {**algorithm, "batch": COMMON_BATCH}}
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> Config:
