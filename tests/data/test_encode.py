@@ -119,6 +119,14 @@ def test_booleans_and_dates_are_numbers() -> None:
         encoder.encode(table | {"smoker": np.array(["no", "maybe", "", ""])})
 
 
+def test_many_dates_of_an_unclear_form_are_refused() -> None:
+    days = np.array([f"{i % 12 + 1:02}/{i % 11 + 1:02}/2020" for i in range(60)])
+    with pytest.raises(UserError, match="can be day/month/year or month/day/year: write them as"):
+        fit({"seen": days})
+    told = np.append(days, "31/12/2020")
+    assert fit({"seen": told}).columns[0].form == "day/month/year"  # type: ignore[attr-defined]
+
+
 def test_rare_values_are_one_category_together() -> None:
     counts = {"a": 4, "b": 1, "c": 3, "d": 2}
     values = np.repeat(list(counts), list(counts.values()))

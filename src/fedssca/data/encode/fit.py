@@ -22,6 +22,8 @@ __all__ = ["fitted", "looks_like_id"]
 
 FEWEST_NUMBERED = 100
 """In tables with fewer rows, consecutive numbers without the name of an id are no sign of one."""
+MOST_PERIODS = 20
+"""So many different dates of an unclear form can still be periods, which are categories."""
 _ID_NAME = re.compile(r"(^|.*[_\-. ])(id|ids|uuid|guid|index)", re.IGNORECASE)
 _ID_CASE = re.compile(r".*[a-z](ID|Id)|Unnamed: 0|")
 
@@ -45,6 +47,11 @@ def fitted(name: str, summary: ColumnSummary, rules: EncodingRules) -> ColumnEnc
         ((form, moments),) = summary.dates.items()
         mean, deviation = _scale(moments)
         return DateEncoding(name, mean, indicator, mean, deviation, form)
+    if summary.dates and summary.different > MOST_PERIODS:
+        raise UserError(
+            f"column {name!r} holds dates that can be {' or '.join(summary.dates)}: write them as "
+            "year-month-day, or leave it out (data.drop, or ignore in site.toml)"
+        )
     often = sorted(summary.counts, key=lambda kind: (-summary.counts[kind], kind))
     kinds = tuple(sorted(often[: rules.most_categories]))
     return CategoryEncoding(name, kinds, summary.different > len(kinds), indicator)
