@@ -81,6 +81,17 @@ def test_units_change_neither_the_residual_nor_what_is_active(unit: str) -> None
     assert found.active.tolist() == plain.active.tolist()
 
 
+def test_a_count_that_one_more_row_would_break_is_active() -> None:
+    """FNR <= 1 % of 170 rows allows one miss: 0.7 of a row is left then, which is nothing."""
+    slopes, one_row = np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([1 / 170])
+    for misses, active in ((1, True), (0, False)):
+        value = np.array([misses / 170 - 0.01])
+        found = optimality(slopes, 1.0, value, 0.01, one_row)
+        assert found.active[0] == active
+        assert (found.fitted[0] > 0) == active
+        assert not optimality(slopes, 1.0, value, 0.01).active[0]
+
+
 def test_without_constraints_it_is_what_the_objective_still_changes() -> None:
     found = optimality(np.array([[0.3, 0.4]]), 2.0, np.zeros(0), 1.0)
     assert found.residual == pytest.approx(0.25)

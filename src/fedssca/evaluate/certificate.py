@@ -148,6 +148,7 @@ def certify(
     *,
     rounds: int = 0,
     scale: float | None = None,
+    grain: np.ndarray | float = 0.0,
 ) -> Row:
     """Value, limit, margin and price of every constraint at w, the KKT residual, and a verdict.
 
@@ -156,13 +157,13 @@ def certify(
     own if the two agree, else None: `prices` then says why. `found` is what the last steps on all
     rows found. `converged` means feasible, with a small residual, and with an objective that the
     last steps hardly lowered. Where it is not, `more_rounds` is a rough number of rounds that would
-    do after the `rounds` of this run. `scale` is that of the objective, |F_0| if it is not given.
+    do after the `rounds` of this run. `scale` is that of the objective, |F_0| if it is not given;
+    `grain` is that of the constraints that count rows, see `optimality`.
     """
     values = np.array(row["constraints"], float)
     scale = abs(float(row["objective"])) if scale is None else scale
-    here = optimality(
-        balanced(problem, evaluator.gradients(w)), scale, values, solution_length(problem, w)
-    )
+    slopes = balanced(problem, evaluator.gradients(w))
+    here = optimality(slopes, scale, values, solution_length(problem, w), grain)
     titles = [bound.title or bound.quantity for bound in problem.bounds]
     prices, why = judge_prices(here, multipliers, found.multipliers, titles)
     entries = []

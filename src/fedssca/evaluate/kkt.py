@@ -2,7 +2,8 @@
 
 With g_m = grad F_m over all training rows and l = max(|w|, |w - w(1)|) the length of the solution:
 
-    a limit is active      where  F_m >= -0.01 l |g_m|   (a step of one per cent of l reaches it)
+    a limit is active      where  F_m >= -0.01 l |g_m|   (a step of one per cent of l reaches it),
+                           and where F_m counts rows, if one more row would break it
     prices                 nu = argmin |g_0 + sum_active nu_m g_m|,  nu >= 0
     r_1                    |g_0 + nu'g| / (|g_0| + sum nu_m |g_m|)
     r_2                    |g_0 + nu'g| l / the scale of F_0, see `objective_scale`
@@ -65,16 +66,22 @@ class Optimality(NamedTuple):
 
 
 def optimality(
-    gradients: np.ndarray, objective: float, values: np.ndarray, length: float
+    gradients: np.ndarray,
+    objective: float,
+    values: np.ndarray,
+    length: float,
+    grain: np.ndarray | float = 0.0,
 ) -> Optimality:
     """The residual and the fitted prices; `values` are F_1..F_M, limits subtracted.
 
-    `objective` is the scale of the objective; see `objective_scale`.
+    `objective` is the scale of the objective; see `objective_scale`. `grain` is by how much one row
+    changes each F_m that counts rows, 0 for others.
     """
     lengths = np.linalg.norm(gradients, axis=1)
     first, others = gradients[0], gradients[1:]
     reach = np.maximum(length * lengths[1:], 1e-300)
-    active = (values >= -ACTIVE * reach) & (lengths[1:] > 0)
+    near = (values >= -ACTIVE * reach) | (values > -np.asarray(grain))
+    active = near & (lengths[1:] > 0)
     fitted = np.zeros(len(values))
     if active.any() and lengths[0] > 0:
         basis, triangle = np.linalg.qr((others[active] / lengths[1:][active, None]).T)

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fedssca.evaluate.estimate import LEVEL, Estimate
 from fedssca.evaluate.tally import Tally
 from fedssca.problem.limits import StatedLimit, limit_words, stated
 from fedssca.problem.problem import Problem
 
-__all__ = ["held_out_notes", "limit_entries", "limits_on", "noised_limits"]
+__all__ = ["grain", "held_out_notes", "limit_entries", "limits_on", "noised_limits"]
 
 Row = dict[str, Any]
 MOST_COUNTS = 4
@@ -78,6 +80,16 @@ def limits_on(problem: Problem, tally: Tally) -> list[Row]:
             told = {n.removeprefix("test_"): v for n, v in _held_out(limit, test).items()}
             out |= {"value": told.pop("value"), "kept": told.pop("feasible"), **told}
         found.append(out)
+    return found
+
+
+def grain(problem: Problem, tally: Tally) -> np.ndarray:
+    """By how much one training row changes each F_m that counts rows; 0 where F_m does not."""
+    found = np.zeros(problem.constraints)
+    for m in problem.stepwise:
+        there = tally.estimate(tally.sums.train, problem.bounds[m].quantity)
+        if there is not None and there.value is not None:
+            found[m] = np.max(np.abs(there.weights) / there.sums[:, 1])
     return found
 
 

@@ -23,7 +23,7 @@ from fedssca.evaluate.certificate import (
 from fedssca.evaluate.evaluator import Evaluator
 from fedssca.evaluate.finish import finish
 from fedssca.evaluate.kkt import Finished, objective_scale
-from fedssca.evaluate.limits import held_out_notes, limit_entries, noised_limits
+from fedssca.evaluate.limits import grain, held_out_notes, limit_entries, noised_limits
 from fedssca.evaluate.tally import client_results, group_results
 from fedssca.evaluate.thresholds import set_thresholds
 from fedssca.methods.algorithm import Algorithm, State
@@ -103,6 +103,7 @@ def described(
     notes: list[str],
 ) -> Result:
     """The result of a run that returns w, whose evaluation is `row`; `found` led to it."""
+    tally = evaluator.tally(w)
     certificate = certify(
         problem,
         evaluator,
@@ -113,9 +114,9 @@ def described(
         found,
         rounds=int(rows[-1]["round"]),
         scale=objective_scale(float(row["objective"]), rows),
+        grain=grain(problem, tally),
     )
     notes = [*notes, *unfinished(certificate, rows), *problem.notes]
-    tally = evaluator.tally(w)
     certificate["limits"] = limit_entries(problem, certificate["constraints"], tally)
     notes += held_out_notes(certificate["limits"])
     certificate["returned"] = {"round": row.get("round"), "search_passes": found.passes}
