@@ -11,20 +11,25 @@ import fedssca
 from problems.case import ROWS, Case, case, dataset, dense
 
 
-def loss_gap(seed: int, limit: float, hidden: tuple[int, ...], two_sided: bool = True) -> Case:
-    """Networks get more regularisation, or their optimum would be out of reach in 1000 rounds."""
-    data = dataset("adult", ROWS)
-    share = float(np.mean(data.train["sex"] == 1))
-    params, apply = dense((data.train["x"].shape[1], *hidden, 2), seed)
+def gap_limits(sex: np.ndarray, limit: float) -> list[fedssca.Constraint]:
+    """The mean losses of the sexes differ by at most `limit`, in both directions."""
+    share = float(np.mean(sex == 1))
 
     def gap(scores: Any, batch: Any) -> Any:
         sign = jnp.where(batch["sex"] == 1, 1 / share, -1 / (1 - share))
         return fedssca.cross_entropy(scores, batch) * sign
 
-    limits = [
+    return [
         fedssca.Constraint("gap", {"gap": (1.0, gap)}, limit),
         fedssca.Constraint("gap_lower", {"gap": (-1.0, gap)}, limit),
-    ][: 1 + two_sided]
+    ]
+
+
+def loss_gap(seed: int, limit: float, hidden: tuple[int, ...], two_sided: bool = True) -> Case:
+    """Networks get more regularisation, or their optimum would be out of reach in 1000 rounds."""
+    data = dataset("adult", ROWS)
+    params, apply = dense((data.train["x"].shape[1], *hidden, 2), seed)
+    limits = gap_limits(data.train["sex"], limit)[: 1 + two_sided]
     problem = fedssca.from_scores(apply, params, limits, l2=3e-3 if hidden else 1e-3)
     clients = fedssca.by_sample(data.train, 5, "iid", seed=seed)
     search = "augmented" if hidden else "slsqp"

@@ -1,0 +1,91 @@
+"""Full-size problems on which constrained training often fails: defaults, nothing set.
+
+    FEDSSCA_DATA=FOLDER python benchmarks/zoo/hard.py [--only WORD ...] [--seeds 4]
+
+The zoo has smaller problems with exact references; these are whole data sets, as a user has them.
+A line per run: kept or not, objective, largest constraint, held-out error, KKT residual, verdict,
+and the first note. `gap` limits the difference between the losses of the sexes from both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+
+import fedssca
+
+fedssca.keep_compiled_programs()
+
+from problems.case import dataset, dense  # noqa: E402
+from problems.groups import gap_limits  # noqa: E402
+
+from fedssca.run.build import build  # noqa: E402
+from fedssca.run.config import parse  # noqa: E402
+from fedssca.run.execute import train  # noqa: E402
+from fedssca.run.result import Result  # noqa: E402
+
+Run = Callable[[int], tuple[Result, float]]
+
+
+def gap(limit: float, hidden: tuple[int, ...], seed: int) -> tuple[Result, float]:
+    """Adult, all rows, five clients: the sexes' losses differ by at most `limit`."""
+    data = dataset("adult")
+    params, apply = dense((data.train["x"].shape[1], *hidden, 2), seed)
+    problem = fedssca.from_scores(apply, params, gap_limits(data.train["sex"], limit))
+    clients = fedssca.by_sample(data.train, 5, "iid", seed=seed)
+    algorithm = fedssca.auto(problem, clients, batch=100, rounds=1000, seed=seed)
+    result = fedssca.simulate(problem, clients, algorithm, 1000, seed)
+    guess = jnp.argmax(apply(result.params, data.test["x"]), -1)
+    return result, float(np.mean(np.asarray(guess) != data.test["y"]))
+
+
+def configured(settings: list[str], seed: int) -> tuple[Result, float]:
+    """A run of `fedssca run --set ...`."""
+    result = train(build(parse("", [*settings, f"run.seed={seed}"])))
+    return result, 1 - float(result.final["test_accuracy"])
+
+
+def runs() -> Iterator[tuple[str, Run]]:
+    for hidden in ((), (32,), (64, 32)):
+        name = "linear" if not hidden else "-".join(map(str, hidden))
+        for limit in (0.005, 0.05):
+            yield f"adult {name}, gap <= {limit:g}", partial(gap, limit, hidden)
+    loss = ["problem.objective=loss"]
+    adult = [*loss, "data.name=adult", "data.clients=5", "algorithm.batch=100"]
+    parity = 'problem.constraint=[{kind="parity", column="sex", limit=0.05}]'
+    yield "adult mlp, parity <= 0.05", partial(configured, [*adult, "model.name=mlp", parity])
+    few = 'problem.constraint=[{kind="fnr", limit=0.01}]'
+    cancer = [*loss, "data.name=breast-cancer", "data.clients=5", "model.name=linear", few]
+    yield "breast cancer linear, fnr <= 0.01", partial(configured, cancer)
+    credit = ["data.name=credit", "data.clients=5", "model.name=linear"]
+    small = ["problem.objective=norm", 'problem.constraint=[{kind="loss", limit=0.05}]']
+    yield "credit linear, loss <= 0.05", partial(configured, [*credit, *small])
+
+
+def main() -> None:
+    args = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    args.add_argument("--only", nargs="+", default=[""], help="problems whose name has this word")
+    args.add_argument("--seeds", type=int, default=4)
+    said = args.parse_args()
+    warnings.simplefilter("ignore")
+    print("| problem | seed | kept | objective | largest F_m | held-out error | KKT | converged |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for name, run in runs():
+        for seed in range(said.seeds) if any(word in name for word in said.only) else ():
+            result, error = run(seed)
+            final = result.final
+            cells = [
+                name, seed, "yes" if result.feasible else "no", f"{final['objective']:.5g}",
+                f"{max(final['constraints']):.3g}", f"{error:.2%}", f"{result.kkt_residual:.2g}",
+                "yes" if result.converged else "no",
+            ]  # fmt: skip
+            print(f"| {' | '.join(map(str, cells))} |", *result.notes[:1], flush=True)
+
+
+if __name__ == "__main__":
+    main()
