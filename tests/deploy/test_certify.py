@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,20 @@ import numpy as np
 import pytest
 
 from fedssca.data.tables import write_csv
+from fedssca.deploy.check import check_site
+from fedssca.deploy.evidence import MOST_MODELS
+from fedssca.deploy.site.calibration import CalibrationUse, model_digest
+from fedssca.evaluate.confidence.claims import ClaimResult
+from fedssca.evaluate.confidence.plain import plain_claim, retested
+from fedssca.evaluate.evaluator import evaluator_over
+from fedssca.rounds.codec import Envelope, InvalidMessage, decode, encode, note, read_note
+from fedssca.run.build import build
 from fedssca.run.config import Config, parse
 from fedssca.run.execute import execute
-from tests.deploy.loopback import deployed
+from fedssca.run.promise import canonical, read_certificate, read_opening
+from tests.attacks import clinic
+from tests.attacks.clinic import clinics
+from tests.deploy.loopback import RUN, deployed
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:convergence is not guaranteed"),
@@ -64,6 +77,10 @@ def asked(folder: Path, *settings: str) -> Config:
     return parse(BASE, [f"data.path={table(folder)}", *settings])
 
 
+EACH_SITE = [
+    "problem.certify=each_site",
+    "problem.constraint=[{kind='fnr', positive=1, limit=0.5},{kind='loss', limit=1.0}]",
+]
 CASES = {
     "rows": [],
     "rows, secure sum": ["privacy.secure_sum=true"],
@@ -91,3 +108,118 @@ def test_the_bounds_are_those_of_the_simulator(
     for mine, other in zip(ours["claims"], theirs["claims"], strict=True):
         if "hits" in other["evidence"]:
             assert mine == other
+
+
+def simulated_claims(config: Config, w: np.ndarray) -> list[ClaimResult]:
+    """What the simulator says of a model on the calibration rows of all sites."""
+    job = build(config)
+    assert job.calibration is not None
+    point = job.problem.extended(w)
+    tally = evaluator_over(job.problem, job.clients, None).tally(point)
+    return job.calibration.tester(job.problem).test(point, tally).claims
+
+
+@pytest.mark.parametrize("secure", ["false", "true"])
+def test_every_site_tests_its_own_rows(
+    secure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server learns that all sites passed; a site's own numbers are those of the simulator."""
+    monkeypatch.setattr("fedssca.evaluate.confidence.path.STEPS", 2)
+    config = asked(tmp_path, *EACH_SITE, f"privacy.secure_sum={secure}")
+    certificate = deployed(config, SITES, tmp_path)[0]["certificate"]
+    assert certificate["certified"] is True
+    assert {claim["site"] for claim in certificate["claims"]} == set(range(SITES))
+    assert all(claim["evidence"] is None for claim in certificate["claims"])
+    assert all(entry["calibration_counts"] is None for entry in certificate["constraints"])
+    w = np.load(tmp_path / "run" / "model.npz")["w"]
+    theirs = simulated_claims(config, w)
+    for number in range(SITES):
+        kept = tmp_path / "data" / f"site-{number + 1}.calibration" / f"{RUN.hex()}.json"
+        own = json.loads(kept.read_text())["models"][model_digest(w)]
+        expected = [plain_claim(claim) for claim in theirs if claim.site == number]
+        for mine, other in zip(own, expected, strict=True):
+            if "hits" in other["evidence"]:
+                assert {name: mine[name] for name in other} == other | {"site": None}
+            assert mine["passed"] is other["passed"] is True
+            assert mine["bound"] is not None
+
+
+SMALL = [
+    "data.calibration_fraction=0.5",
+    "problem.constraint=[{kind='fnr', positive=1, limit=0.6}]",
+    "algorithm.rounds=3",
+]
+
+
+def test_a_site_signs_only_what_it_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All sites sign what they counted; a server that changes anything gets no signature."""
+    monkeypatch.setattr("fedssca.evaluate.confidence.path.STEPS", 1)
+    config = parse(BASE, [f"data.path={table(tmp_path, 400)}", *SMALL])
+    _, _, link = deployed(config, SITES, tmp_path)
+    certificate = read_certificate(tmp_path / "run" / "certificate.json")
+    certificate.check_signers()
+    for name, told in zip(link.parties, certificate.statement["commitments"], strict=True):
+        folder = tmp_path / "data" / f"{name}.calibration"
+        assert read_opening(folder / f"{RUN.hex()}.npz").committed == told
+    w = np.load(tmp_path / "run" / "model.npz")["w"]
+
+    def says(change: Callable[[dict[str, Any]], object], model: np.ndarray = w) -> str:
+        statement = json.loads(canonical(certificate.statement))
+        change(statement)
+        told = note({"statement": canonical(statement).decode()}) | {"w": model}
+        answer = decode(
+            link.parties["site-2"].handle(encode(Envelope("sign", RUN, 0, told)), lambda *_: None)
+        )
+        return read_note(answer)["message"] if answer.kind == "error" else ""
+
+    def fewer_rows(statement: dict[str, Any]) -> None:
+        claim = statement["claims"][0]
+        claim["evidence"] |= {"rows": [9], "hits": [0]}
+        statement["claims"] = [retested(claim)]
+        statement["certified"] = statement["claims"][0]["passed"]
+
+    assert not says(lambda s: s)
+    changes: dict[str, Callable[[dict[str, Any]], object]] = {
+        "signers": lambda s: s.update(signers=["site-1"]),
+        "commitment": lambda s: s["commitments"][1].update(sha256="00"),
+        "another configuration": lambda s: s.update(config_sha256="00"),
+        "other training rows": lambda s: s.update(training_rows=[1, 2, 3, 4]),
+        "do not follow from its counts": lambda s: s["claims"][0]["evidence"].update(hits=[0]),
+        "does not follow from its claims": lambda s: s.update(certified=not s["certified"]),
+        "the claims of the run's limits": lambda s: s.update(claims=[], certified=True),
+        "do not contain those of this site": fewer_rows,
+        "no statement": lambda s: s.pop("claims"),
+    }
+    for words, change in changes.items():
+        assert words in says(change), words
+    assert "not the one that it is about" in says(lambda s: s, w + 1)
+
+
+def test_questions_about_calibration_rows_are_counted() -> None:
+    used, bets = CalibrationUse(), {"fnr": np.full((1, 2, 3), 0.5)}
+    for model in range(MOST_MODELS):
+        assert used.check(str(model), bets)
+    with pytest.raises(InvalidMessage, match="and not more"):
+        used.check("one more", bets)
+    with pytest.raises(InvalidMessage, match="once, with the same bets"):
+        used.check("0", {"fnr": bets["fnr"] / 2})
+    with pytest.raises(InvalidMessage, match="less than 1"):
+        used.check("0", {"fnr": 2 * bets["fnr"]})
+    assert not used.check("0", {"fnr": 0 * bets["fnr"]})
+
+
+def test_limits_of_sites_hold_for_calibration_rows(tmp_path: Path) -> None:
+    """Too few calibration rows in a group are not counted, unless their sums are hidden."""
+    rates = "problem.constraint=[{kind='parity', column='ward', limit=0.1, positive='ill'}]"
+    files = clinics(tmp_path, rows=1500)
+    given = [rates, "algorithm.name=ssca", "problem.confidence=0.9"]
+    shown = check_site(files[0], parse(clinic.BASE, given))
+    assert not shown["refused"]
+    assert [each["stage"] for each in shown["rounds"]][-1] == "evidence"
+    few = [*given, "data.calibration_fraction=0.03"]
+    (refused,) = check_site(files[0], parse(clinic.BASE, few))["refused"]
+    assert refused["limit"] == "limits.least_rows"
+    assert "group of rows" in refused["why"]
+    assert not check_site(files[0], parse(clinic.BASE, [*few, clinic.HIDDEN]))["refused"]
+    none = check_site(files[0], parse(clinic.BASE, [*given, "data.calibration_fraction=0.003"]))
+    assert "fewer calibration rows" in none["refused"][0]["why"]

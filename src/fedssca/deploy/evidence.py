@@ -7,6 +7,7 @@ limits are certified at each site, a site tests its own claims and tells no sums
     passed    1 if it may make every claim about its rows, otherwise 0
     able      for each limit 1 if it has enough rows to certify any model, otherwise 0
     rows      the numbers of its rows that count for each mean of each quantity
+    failed    at its own place 1 if it has not passed and wants to be named, otherwise zeros
 
 which are added up over the sites, under masks where the run hides sums.
 """
@@ -80,6 +81,7 @@ def evidence_shapes(job: Job, dtype: Any) -> tuple[Any, Any]:
         return theta, {"sums": sums}
     return theta, {
         "passed": jax.ShapeDtypeStruct((), dtype),
+        "failed": jax.ShapeDtypeStruct((job.clients.count,), dtype),
         "able": jax.ShapeDtypeStruct((len(tester.limits),), dtype),
         "rows": {name: jax.ShapeDtypeStruct((j,), dtype) for name, j in means.items()},
     }

@@ -214,9 +214,17 @@ class PrepareOrder(TypedDict):
 
 @with_config(STRICT)
 class PrepareAnswer(TypedDict):
-    """The fingerprint of the problem that a site has built."""
+    """The fingerprint of the problem that a site has built, and its commitment to rows."""
 
     fingerprint: Hexadecimal
+    commitment: NotRequired[Hexadecimal]
+
+
+@with_config(STRICT)
+class SignOrder(TypedDict):
+    """The server asks a site to sign the certificate of a run."""
+
+    statement: Annotated[str, Field(max_length=10**7)]
 
 
 @with_config(STRICT)
@@ -252,6 +260,7 @@ REQUESTS: dict[str, Any] = {
     "facts": TypeAdapter(FactsQuestion),
     "prepare": TypeAdapter(PrepareOrder),
     "fresh": TypeAdapter(FreshQuestion),
+    "sign": TypeAdapter(SignOrder),
     **dict.fromkeys(ALIGNING, TypeAdapter(AlignmentOrder)),
 }
 """The notes of the server's envelopes by kind; envelopes of other kinds have none."""

@@ -15,6 +15,7 @@ RUN_FILES = (
     "model.npz",
     *MODEL_FILES,
     "census.json",
+    "certificate.json",
     "result.json",
 )
 """The files of a run directory that the submitting side copies, the result last."""

@@ -65,8 +65,10 @@ class OwnTester(Tester):
     """Lets every site test its own claims, and counts those that pass."""
 
     def __init__(self, job: Job, calibration: list[int], ask: Question) -> None:
+        assert isinstance(job.clients, Rows)
         super().__init__(job.problem, without_rows(job, calibration))
         self._ask, self._sites, self._type = ask, job.clients.count, job.problem.start.dtype
+        self._names, self._failed = job.clients.names, list[str]()
 
     def rows(self, w: Array) -> dict[str, Floats]:
         """How many calibration rows of all sites count for each mean of each quantity."""
@@ -87,6 +89,8 @@ class OwnTester(Tester):
     def test(self, w: Array, train: Tally) -> TestedStatement:
         """Let the sites test the statement about the model w."""
         found = self._answers(w, self.bets_on(train))
+        failed = np.flatnonzero(np.rint(np.asarray(found["failed"], float)))
+        self._failed = [self._names[number] for number in failed]
         return TestedStatement([], (round(float(found["passed"])), self._sites))
 
     def what_is_missing(self, w: Array, statement: TestedStatement) -> list[str]:
@@ -94,8 +98,12 @@ class OwnTester(Tester):
         passed, sites = statement.sites_passed or (0, self._sites)
         return self.impossible(w) or [
             f"not certified: {passed} of {sites} sites could make the statement about their own "
-            "rows; every site knows its own bounds"
+            "rows; every site knows its own bounds" + self._named()
         ]
+
+    def _named(self) -> str:
+        """The sites that did not pass the last test and want to be named."""
+        return f"; not among them: {', '.join(self._failed)}" if self._failed else ""
 
     def _answers(self, w: Array, bets: Mapping[str, Bets]) -> Any:
         return self._ask(w, bet_arrays(self.signs, bets, self._type))

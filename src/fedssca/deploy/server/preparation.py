@@ -51,6 +51,8 @@ class ServerPreparation:
     ) -> None:
         self._sites, self._config, self._run = sites, config, run.hex()
         self._record_event = record_event
+        self.commitments: list[dict[str, Any]] = []
+        """What the sites commit themselves to before training: their calibration rows."""
 
     def census(self) -> Census:
         """Ask all sites about their data and join what they tell."""
@@ -85,7 +87,21 @@ class ServerPreparation:
                     f"{name}: it built another problem from the same config; install the same "
                     "versions of fedssca, jax and numpy everywhere"
                 )
+        if census.calibration:
+            self._keep_commitments(census, answers)
         return job
+
+    def _keep_commitments(self, census: Census, answers: Sequence[Facts]) -> None:
+        names = self._sites.names
+        sizes = census.calibration[:1] * len(names) if census.columns else census.calibration
+        found = [
+            {"site": name, "rows": rows, "sha256": said.get("commitment", "")}
+            for name, rows, said in zip(names, sizes, answers, strict=True)
+        ]
+        for before, now in zip(self.commitments, found, strict=False):
+            if before != now:
+                raise UserError(f"{now['site']}: it commits itself to other calibration rows now")
+        self.commitments = found
 
     def new_rows(self) -> tuple[int, dict[str, Any] | None]:
         """Let the parties read their new rows.

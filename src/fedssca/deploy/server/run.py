@@ -20,9 +20,10 @@ from fedssca.deploy.server.certify import SiteCalibration
 from fedssca.deploy.server.column_rounds import ColumnRounds
 from fedssca.deploy.server.evaluate import joint_scores, site_evaluator
 from fedssca.deploy.server.log import RunLog
-from fedssca.deploy.server.preparation import ServerPreparation
+from fedssca.deploy.server.preparation import PREPARING, ServerPreparation
 from fedssca.deploy.server.rounds import DeployedRounds, RecordRound
 from fedssca.deploy.server.row_rounds import RowRounds
+from fedssca.deploy.server.signing import signed_by_all
 from fedssca.deploy.server.sites import Sites
 from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm
@@ -33,6 +34,7 @@ from fedssca.run.build import Job, build, check_promise
 from fedssca.run.config import Config
 from fedssca.run.execute import carry_out, load_config
 from fedssca.run.privacy import check_deployed, hides_sums, noisy, server_half, survivors
+from fedssca.run.promise import CERTIFICATE
 from fedssca.run.record import RunDirectory
 
 __all__ = ["RunOrder", "RunServer"]
@@ -100,6 +102,8 @@ class RunServer:
         check_deployed(self._config)
         if self._order.resume and (done := RunDirectory.open(self._out).result()) is not None:
             self._log.add_rows(*RunDirectory.open(self._out).rows())
+            if self._config.problem.certified and not (self._out / CERTIFICATE).exists():
+                self._sign(self._preparation.prepare(load_config(self._out), self._census()), done)
             return done
         if not self._order.resume:
             RunDirectory.check_free(self._out)
@@ -193,7 +197,14 @@ class RunServer:
             test=None,
         )
         self._write(census)
+        if job.calibration is not None:
+            self._sign(job, result)
         return result
+
+    def _sign(self, job: Job, result: dict[str, Any]) -> None:
+        """Let the sites sign the certificate of a finished run."""
+        folder, committed = RunDirectory.open(self._out), self._preparation.commitments
+        signed_by_all(self.sites, job, folder, result, committed, PREPARING)
 
     def _adder(self, config: Config, census: Census) -> Adder:
         """The server's half of the sums over sites with rows."""

@@ -1,12 +1,7 @@
-"""What a site tells of its calibration rows: sums that limits on new rows are tested with.
-
-Whoever may ask about any number of models learns single rows. So a site answers questions about as
-many models as a run tests, and with bets about each of them once.
-"""
+"""What a site tells of its calibration rows: sums that limits on new rows are tested with."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.deploy.evidence import MOST_MODELS, bets_of, clips, keeps_own, own_tester
+from fedssca.deploy.evidence import bets_of, clips, keeps_own, own_tester
+from fedssca.deploy.site.calibration import CalibrationUse, model_digest
 from fedssca.evaluate.confidence.claims import ClaimResult
 from fedssca.evaluate.confidence.evidence import (
     COLUMNS,
@@ -28,59 +24,9 @@ from fedssca.evaluate.confidence.margins import best_possible
 from fedssca.evaluate.passes import held_out
 from fedssca.problem.problem import Array, Batch, Rate
 from fedssca.rounds.client import SERVER, Outgoing
-from fedssca.rounds.codec import InvalidMessage
 from fedssca.run.build import Job
 
-__all__ = ["CalibrationUse", "RowEvidence", "chunk_evidence", "model_digest"]
-
-
-class CalibrationUse:
-    """Which models the calibration rows of a site were asked about in a run, and what they said."""
-
-    def __init__(self) -> None:
-        self._counted: set[str] = set()
-        self._tested: dict[tuple[str, Any], str] = {}
-        self.claims: dict[str, list[ClaimResult]] = {}
-        """The digest of a model -> the claims about it, tested on this site's own rows."""
-
-    def check(self, w: Any, theta: dict[str, Any], part: Any = None) -> bool:
-        """Refuse a question about one model too many; returns whether it is about sums.
-
-        Without bets it is about numbers of rows only. `part` tells parts of the rows apart.
-        """
-        model = model_digest(w)
-        if not all(((each >= 0) & (each < 1)).all() for each in theta.values()):
-            raise InvalidMessage("bets must be at least 0 and less than 1")
-        if not any(np.any(each) for each in theta.values()):
-            self._counted.add(model)
-            if len(self._counted) > MOST_MODELS + 1:  # also before training
-                raise InvalidMessage(f"calibration rows are counted for {MOST_MODELS} models only")
-            return False
-        bets = model_digest(*(theta[name] for name in sorted(theta)))
-        if self._tested.setdefault((model, part), bets) != bets:
-            raise InvalidMessage("a model is tested on calibration rows once, with the same bets")
-        if len({tested for tested, _ in self._tested}) > MOST_MODELS:
-            raise InvalidMessage(f"calibration rows test {MOST_MODELS} models, and not more")
-        return True
-
-    def counted(self, handle: Callable[[str, Any], Outgoing]) -> Callable[[str, Any], Outgoing]:
-        """`handle` of a party with columns, which answers as many questions as it may."""
-
-        def checked(phase: str, asked: Any) -> Outgoing:
-            theta = {name: np.asarray(each) for name, each in asked["theta"].items()}
-            begin = int(asked["indices"][0]) if len(asked["indices"]) else 0
-            self.check(np.concatenate([asked["w0"], asked["w"]]), theta, begin)
-            return handle(phase, asked)
-
-        return checked
-
-
-def model_digest(*arrays: Any) -> str:
-    """Identifies numbers, such as those of a model."""
-    found = hashlib.sha256()
-    for array in arrays:
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+__all__ = ["ColumnEvidence", "RowEvidence", "chunk_evidence"]
 
 
 class RowEvidence:
@@ -99,13 +45,14 @@ class RowEvidence:
         """The sums of the site's own rows, or the outcome of its own tests."""
         del phase
         theta = {name: np.asarray(each) for name, each in asked["theta"].items()}
-        told = self._used.check(asked["w"], theta)
+        model = model_digest(self._job.problem.model(asked["w"]))
+        told = self._used.check(model, theta)
         sums = self._of(jnp.asarray(asked["w"]), theta)
         bets = bets_of(self._tester, theta)
         seen = joined_evidence(sums, self._tester.signs, bets, asked["w"].dtype)
         results = [result for result in self._tester.claims([seen]) if self._is_own(result)]
         if told:
-            self._used.claims[model_digest(self._job.problem.model(asked["w"]))] = results
+            self._used.keep(model, results)
         if keeps_own(self._job):
             return {SERVER: self._outcome(told and all(r.passed for r in results), sums, seen)}
         return {SERVER: {"sums": sums if told else {n: _counts(own) for n, own in sums.items()}}}
@@ -128,6 +75,7 @@ class RowEvidence:
         self, passed: bool, sums: dict[str, np.ndarray], seen: dict[str, Evidence]
     ) -> dict[str, Any]:
         tester, dtype = self._tester, self._job.problem.start.dtype
+        failed = np.arange(self._job.clients.count) == self._number
         able = [
             limit.client not in (None, self._number)
             or not best_possible(
@@ -138,8 +86,40 @@ class RowEvidence:
         return {
             "passed": np.asarray(passed, dtype),
             "able": np.asarray(able, dtype),
+            "failed": (failed * self._used.named * (not passed)).astype(dtype),
             "rows": {name: own[:, 1] for name, own in sums.items()},
         }
+
+
+class ColumnEvidence:
+    """Answers about the calibration rows of a party with columns, chunk by chunk.
+
+    The party that adds up keeps what all chunks say of a model.
+    """
+
+    def __init__(
+        self, job: Job, handle: Callable[[str, Any], Outgoing], used: CalibrationUse
+    ) -> None:
+        """`handle` adds up over a chunk."""
+        self._handle, self._used, self._tester = handle, used, own_tester(job)
+        self._chunks: dict[str, dict[int, dict[str, Any]]] = {}
+
+    def handle(self, phase: str, asked: Any) -> Outgoing:
+        """Share the h_i of a chunk, or add up."""
+        theta = {name: np.asarray(each) for name, each in asked["theta"].items()}
+        begin = int(asked["indices"][0]) if len(asked["indices"]) else 0
+        model = model_digest(asked["w"], asked["w0"])
+        told = self._used.check(model, theta, begin)
+        out = self._handle(phase, asked)
+        if told and phase == "reply" and out.get(SERVER):
+            sums = jax.device_get(out[SERVER]["sums"])
+            chunks = self._chunks.setdefault(model, {})
+            chunks[begin] = {name: np.asarray(own, float) for name, own in sums.items()}
+            whole = {name: sum(chunk[name] for chunk in chunks.values()) for name in sums}
+            bets, dtype = bets_of(self._tester, theta), asked["w0"].dtype
+            seen = joined_evidence(whole, self._tester.signs, bets, dtype)
+            self._used.keep(model, self._tester.claims([seen]))
+        return out
 
 
 def chunk_evidence(

@@ -48,6 +48,7 @@ CONTROL: dict[str, set[str]] = {
     "count": {"note"},
     "prepare": {"note"},
     "fresh": {"note"},
+    "sign": {"signature"},
     "offer": {"key", "signature"},
     "align/open": set(),
     "align/turn": {"points"},

@@ -1,6 +1,7 @@
 """One site of one run: it answers the server's envelopes, whichever engine carries them.
 
 <stage>/<phase>   a phase of a round; what goes to peers leaves through `post`
+sign              the certificate about new rows, at the end (`site.signing`)
 sum/<phase>       a further exchange that a hidden sum over the sites' rows needs
 others            the preparation before round 1 (`site.preparation`)
 
@@ -24,12 +25,13 @@ from fedssca.deploy.alignment import PEER
 from fedssca.deploy.engine import Post
 from fedssca.deploy.notes import check_peer, check_request
 from fedssca.deploy.site.answered import AnsweredQuestions, question_digest
-from fedssca.deploy.site.evidence import CalibrationUse
+from fedssca.deploy.site.calibration import calibration_folder
 from fedssca.deploy.site.guard import About, Guard
 from fedssca.deploy.site.identity import IdentityAmong
 from fedssca.deploy.site.inbox import PeerInbox
 from fedssca.deploy.site.ledger import DataLedger
 from fedssca.deploy.site.preparation import PREPARATION, Prepared, SitePreparation
+from fedssca.deploy.site.signing import certificate_to_sign
 from fedssca.deploy.site.stages import StageClient, stage_client
 from fedssca.deploy.stages import (
     PASSED_ON,
@@ -45,7 +47,15 @@ from fedssca.evaluate.passes import CHUNK
 from fedssca.privacy.noise.secret import SecretNoise
 from fedssca.rounds.aggregate import Arrays
 from fedssca.rounds.client import SERVER
-from fedssca.rounds.codec import Envelope, InvalidMessage, arrays_of, decode, encode, tree_of
+from fedssca.rounds.codec import (
+    Envelope,
+    InvalidMessage,
+    arrays_of,
+    decode,
+    encode,
+    read_note,
+    tree_of,
+)
 from fedssca.rounds.exchange import Exchange
 from fedssca.run.build import Job
 from fedssca.run.privacy import hides_sums
@@ -68,10 +78,11 @@ class Party:
         self, name: str, source: SiteFile, secure: bool, identity: IdentityAmong, ledger: Path
     ) -> None:
         """`secure` says whether the engine encrypts what goes to peers; `ledger` is a file."""
-        self._name = name
+        self._name, self._identity = name, identity
         uses = DataLedger(ledger, source)
         self._guard = Guard(source, uses)
-        self._preparation = SitePreparation(name, source, secure, identity, uses)
+        folder = calibration_folder(ledger)
+        self._preparation = SitePreparation(name, source, secure, identity, uses, folder)
         self._stages: dict[tuple[str, bool], tuple[StageClient, Any]] = {}
         """For each stage, what answers in it and the shapes of what it is asked; with True, what
         answers in rounds that an earlier job of the run has answered."""
@@ -85,8 +96,6 @@ class Party:
         self._from_peers = PeerInbox[tuple[str, int]]()
         """(stage and phase, round) -> what each peer sent."""
         self._noise = SecretNoise()
-        self._calibration: dict[bytes, CalibrationUse] = {}
-        """For each run the models that the calibration rows were asked about."""
         self._last: Envelope | None = None
         """The envelope of the server that came last; it may wait while another is answered."""
         self._lock = threading.Lock()
@@ -163,6 +172,8 @@ class Party:
         if stage == SUM and early is not None and self._preparation.prepared is None:
             return early.further(phase, envelope.arrays)
         ready = self._preparation.after(envelope.kind)
+        if stage == "sign":
+            return self._sign(envelope, ready)
         if stage == SUM:
             if ready.sum_client is None:
                 raise InvalidMessage("parties with columns add up nothing at the server")
@@ -184,6 +195,16 @@ class Party:
             }
             post(sent, POST_SHARE * ready.job.config.deploy.timeout)
         return {} if to_server is None else arrays_of(to_server)
+
+    def _sign(self, envelope: Envelope, ready: Prepared) -> Arrays:
+        """This site's signature of the certificate, if that says what this site knows."""
+        if not ready.job.config.calibration_fraction:
+            raise InvalidMessage("this run has no certificate about new rows")
+        blocks = {name: array for name, array in envelope.arrays.items() if name in ("w", "w0")}
+        text, used = read_note(envelope)["statement"], self._preparation.calibration
+        certificate = certificate_to_sign(text, blocks, ready, used)
+        signed = self._identity(ready.census.names).sign(certificate.signed_bytes)
+        return {"signature": np.frombuffer(signed, np.uint8)}
 
     def _begin_phase(
         self, envelope: Envelope, stage: str, phase: str, ready: Prepared
@@ -242,7 +263,7 @@ class Party:
                     ready.parts,
                     self._noise,
                     exchange,
-                    self._calibration.setdefault(self._preparation.run, CalibrationUse()),
+                    self._preparation.calibration,
                 ),
                 due,
             )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -24,6 +25,7 @@ import numpy as np
 from fedssca.deploy.census import Census, blank, fingerprint, question
 from fedssca.deploy.engine import Post
 from fedssca.deploy.site.alignment import SiteAlignment
+from fedssca.deploy.site.calibration import CalibrationUse
 from fedssca.deploy.site.hidden_census import HiddenCensus
 from fedssca.deploy.site.identity import IdentityAmong
 from fedssca.deploy.site.ledger import DataLedger
@@ -84,9 +86,12 @@ class SitePreparation:
         secure: bool,
         identity: IdentityAmong,
         ledger: DataLedger,
+        folder: Path,
     ) -> None:
+        """`folder` is for calibration rows and what was counted among them."""
         self._name, self._source, self._secure, self._identity = name, source, secure, identity
-        self._ledger = ledger
+        self._ledger, self._folder = ledger, folder
+        self.calibration = CalibrationUse()
         self._terms: Terms | None = None
         self._alignment: SiteAlignment | None = None
         self._peers: SealedPeers | None = None
@@ -161,6 +166,7 @@ class SitePreparation:
         self.run, self.prepared, self._encoded, self._sum_client = run, None, None, None
         self._terms, self._rows, self.hidden_census = Terms(config, names), None, None
         self._alignment = self._peers = self.exchange_keys = None
+        self.calibration = CalibrationUse(self._folder, run, self._source.named)
         return {"package": version("fedssca")}
 
     def _check_limits(self, config: Config, names: Sequence[str]) -> None:
@@ -226,7 +232,10 @@ class SitePreparation:
             train, test, aside = self._encoded
             parts = Parts(train, test, self.prepared.parts.new if self.prepared else {}, aside)
             self.prepared = Prepared(census, job, number, parts, self._sum_client, largest_h(job))
-            return {"fingerprint": fingerprint(job, census)}
+            said = {"fingerprint": fingerprint(job, census)}
+            if config.calibration_fraction:
+                said["commitment"] = self.calibration.commit(self._name, aside)
+            return said
 
     def _check_terms(self, config: Config, census: Census) -> None:
         """Is this the run that the site has agreed to, with the sites that it knows?"""

@@ -14,7 +14,8 @@ import numpy as np
 from fedssca.data import Columns, Rows
 from fedssca.data.sampling import batch_indices
 from fedssca.deploy.evidence import clips, own_tester
-from fedssca.deploy.site.evidence import CalibrationUse, RowEvidence, chunk_evidence
+from fedssca.deploy.site.calibration import CalibrationUse
+from fedssca.deploy.site.evidence import ColumnEvidence, RowEvidence, chunk_evidence
 from fedssca.deploy.stages import method_of, stage_roles
 from fedssca.deploy.sums import finest_of
 from fedssca.errors import UserError
@@ -90,7 +91,7 @@ def stage_client(
     if stage == "evidence":
         used = calibration or CalibrationUse()
         evidence = ColumnEvaluation(stage, number, job, [dict(parts.aside)], exchange)
-        return StageClient(used.counted(evidence.handle), evidence.receive)
+        return StageClient(ColumnEvidence(job, evidence.handle, used).handle, evidence.receive)
     if stage in ("measure", "tally", "predict"):
         rows = [parts.new] if stage == "predict" else [parts.train, parts.test]
         evaluation = ColumnEvaluation(stage, number, job._replace(problem=problem), rows, exchange)

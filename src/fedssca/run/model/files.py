@@ -27,7 +27,7 @@ from fedssca.run.model.counted import CountedRows
 from fedssca.run.model.trained import TrainedModel
 from fedssca.run.record import RunDirectory
 
-__all__ = ["MODEL_FILES", "load_model", "save_model"]
+__all__ = ["MODEL_FILES", "digest_of", "load_model", "save_model"]
 
 MODEL_FILES = ("model/weights.npz", "model/model.json")
 """The files in the order in which they are written."""
@@ -37,15 +37,23 @@ _DAMAGED = (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFi
 
 def save_model(folder: RunDirectory, model: TrainedModel) -> str:
     """Write the files of a model into its run directory; returns their digest."""
-    stream = BytesIO()
-    np.savez(stream, w=model.w)
-    weights = stream.getvalue()
-    state = _state(model)
+    weights, state = _weights(model), _state(model)
     digest = _digest(state, weights)
     text = json.dumps(state | {"digest": digest}, indent=2, ensure_ascii=False)
     for name, content in zip(MODEL_FILES, (weights, text.encode()), strict=True):
         folder.write(name, lambda file, content=content: file.write(content))  # type: ignore[misc]
     return digest
+
+
+def digest_of(model: TrainedModel) -> str:
+    """The digest that the files of a model would have."""
+    return _digest(_state(model), _weights(model))
+
+
+def _weights(model: TrainedModel) -> bytes:
+    stream = BytesIO()
+    np.savez(stream, w=model.w)
+    return stream.getvalue()
 
 
 def load_model(run: str | Path) -> TrainedModel:

@@ -10,7 +10,7 @@ verify       everything that can be checked of a certificate
 """
 
 from fedssca.run.promise.commit import Opening, commitment, new_salt, read_opening, write_opening
-from fedssca.run.promise.document import CERTIFICATE, Certificate, read_certificate
+from fedssca.run.promise.document import CERTIFICATE, Certificate, canonical, read_certificate
 from fedssca.run.promise.statement import (
     openings_of,
     save_certificate,
@@ -22,6 +22,7 @@ __all__ = [
     "CERTIFICATE",
     "Certificate",
     "Opening",
+    "canonical",
     "commitment",
     "new_salt",
     "openings_of",

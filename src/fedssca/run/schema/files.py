@@ -92,6 +92,11 @@ class SiteFile:
         "privacy.homomorphic). It is short for limits.secure_sum = true.",
         default=False,
     )
+    named: Flag = key(
+        "If limits are certified at each site, the server may learn whether this site has passed. "
+        "Otherwise it learns how many sites have.",
+        default=False,
+    )
     limits: SiteLimits = key("What this site takes part in.", default=SiteLimits())
 
     @model_validator(mode="after")
