@@ -96,3 +96,16 @@ def test_to_pandas_without_pandas(result: Result, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UserError, match=r"pip install 'fedssca\[pandas\]'"):
         result.to_pandas()
+
+
+def test_what_is_promised_stands_beside_the_limit() -> None:
+    from fedssca.evaluate.verdicts import limits_kept, promise_words
+
+    sure = {"promise": {"low": -0.05, "high": 0.05, "certified": True}, "status": "certified"}
+    unsure = {"promise": {"low": None, "high": 0.123456, "certified": False}, "status": "kept"}
+    unknown = {"promise": {"low": None, "high": None, "certified": False}, "status": "kept"}
+    words = [promise_words(entry) for entry in (sure, unsure, unknown, {})]
+    assert words == ["±0.05", "only ≤ 0.1235", "-", ""]
+    entries = [entry | {"feasible": True} for entry in (sure, sure)]
+    assert limits_kept(entries) == (2, 2, "certified")
+    assert limits_kept([*entries, unsure | {"feasible": True}]) == (3, 3, "kept")

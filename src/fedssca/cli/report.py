@@ -17,27 +17,42 @@ __all__ = ["app"]
 app = new_app()
 
 
-@app.command(epilog="Example: fedssca report runs/first runs/second -o report.html")
+@app.command(
+    epilog="Examples: fedssca report runs/first runs/second -o report.html, or "
+    "fedssca report --card runs/first -o card.html"
+)
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run directories, finished or not.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path(
         "report.html"
     ),
+    card: Annotated[
+        bool,
+        typer.Option(
+            "--card",
+            help="Write the model card of one run instead: purpose, data, limits asked and "
+            "promised, price, privacy. With a file name that ends in .md: as Markdown.",
+        ),
+    ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Write one HTML file about runs that opens in any browser, offline.
 
-    It shows curves, limits and settings of each run, and compares them.
+    It shows curves, limits and settings of each run, and compares them. With --card it is a model
+    card for readers who did not train the model.
     """
     with starting_up():
+        from fedssca.report.card import card_page
         from fedssca.report.page import report_page
         from fedssca.run.record import RunDirectory
 
     for path in runs:
         RunDirectory.open(path)
     chosen = list({path.resolve(): path for path in runs}.values())
-    text = report_page(chosen)
+    if card and len(chosen) > 1:
+        raise UserError("a model card is about one run: name one run directory with --card")
+    text = card_page(chosen[0], markdown=out.suffix == ".md") if card else report_page(chosen)
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:

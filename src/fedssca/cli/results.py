@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedssca.evaluate.verdicts import limits_kept, stated_entries
+from fedssca.evaluate.verdicts import limits_kept, promise_words, stated_entries
 from fedssca.problem.limits import limit_words
 from fedssca.run.curves import draw_curves, short_names
 from fedssca.run.record import RunDirectory
@@ -25,14 +25,16 @@ Row = dict[str, Any]
 MOST = 12
 """The number of limits that are shown on the screen."""
 SIGNS = {
+    "certified": "[green]✓[/]",
     "kept": "[green]✓[/]",
     "unchecked": "○",
     "held-out": "[yellow]![/]",
     "broken": "[red]✗[/]",
     "part": " ",
 }
-COLOURS = {"kept": "green", "held-out": "yellow", "broken": "red"}
+COLOURS = {"certified": "green", "kept": "green", "held-out": "yellow", "broken": "red"}
 VERDICTS = {
+    "certified": "all limits certified for new rows",
     "kept": "all limits kept on training and held-out rows",
     "unchecked": "all limits kept on the training rows; those marked ○ could not be checked on "
     "held-out rows",
@@ -91,7 +93,9 @@ def certificate_table(name: str, certificate: Row) -> Table:
     )
     table.add_column("", width=1)
     table.add_column("limit", overflow="fold", min_width=12)
-    for heading in ("", "training", "held out", "margin", "multiplier"):
+    promised = any("promise" in entry for entry in entries)
+    headings = ["", "training", "held out", *["new rows"] * promised, "margin", "multiplier"]
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for entry in entries[:MOST]:
         price, held = entry["multiplier"], entry.get("test_value")
@@ -100,7 +104,8 @@ def certificate_table(name: str, certificate: Row) -> Table:
             escape(entry["title"]),
             limit_words(entry["low"], entry["high"]),
             "-" if entry["value"] is None else f"{entry['value']:.4f}",
-            "-" if held is None else coloured(entry["status"], f"{held:.4f}"),
+            "-" if held is None else coloured(_held_out_status(entry), f"{held:.4f}"),
+            *[_promised(entry)] * promised,
             "-" if entry["margin"] is None else f"{entry['margin']:.2g}",
             "withheld" if price is None else f"{price:.4g}",
         )
@@ -113,6 +118,20 @@ def certificate_table(name: str, certificate: Row) -> Table:
     )
     table.caption_justify = "left"
     return table
+
+
+def _held_out_status(entry: Row) -> str:
+    """Return the status of a limit as far as the held-out rows show it."""
+    return entry["status"] if entry["status"] != "certified" else "kept"
+
+
+def _promised(entry: Row) -> str:
+    """Return the bound on new rows, green if it is certified."""
+    if "promise" not in entry:
+        return "-"
+    return coloured(
+        "certified" if entry["promise"]["certified"] else "held-out", promise_words(entry)
+    )
 
 
 def _promise(certificate: Row) -> str:

@@ -1,5 +1,6 @@
 """What is shown of the limits of a run: the statuses of the entries of a certificate.
 
+certified       it holds on new rows, with the confidence that was asked for
 kept            it holds on the training rows and on the held-out rows
 broken          it does not hold on the training rows
 held-out        it holds on the training rows, but not on the held-out rows
@@ -12,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["STATUSES", "limits_kept", "stated_entries"]
+from fedssca.problem.limits import limit_words
+
+__all__ = ["STATUSES", "limits_kept", "promise_words", "stated_entries"]
 
 Row = dict[str, Any]
-STATUSES = ("kept", "unchecked", "held-out", "broken")
+STATUSES = ("certified", "kept", "unchecked", "held-out", "broken")
 """From what is shown to hold to what is shown not to."""
 
 
@@ -37,3 +40,19 @@ def limits_kept(entries: Sequence[Row]) -> tuple[int, int, str]:
     found = [entry for entry in entries if entry["status"] in STATUSES]
     worst = max((STATUSES.index(entry["status"]) for entry in found), default=0)
     return sum(entry["feasible"] for entry in found), len(found), STATUSES[worst]
+
+
+def promise_words(entry: Row) -> str:
+    """What is promised of a limit for new rows, in its own units; empty if nothing was asked for.
+
+    >>> promise_words({"promise": {"low": None, "high": 0.1, "certified": False}})
+    'only ≤ 0.1'
+    """
+    promise = entry.get("promise")
+    if promise is None:
+        return ""
+    low, high = (
+        None if end is None else float(f"{end:.4g}") for end in (promise["low"], promise["high"])
+    )
+    words = limit_words(low, high)
+    return words if promise["certified"] or words == "-" else f"only {words}"

@@ -19,7 +19,7 @@ from fedssca.report.bundle import bundle
 from fedssca.report.gather import gather
 from fedssca.run.curves import COLOURS
 
-__all__ = ["Page", "assemble", "report_page", "script", "style"]
+__all__ = ["Page", "assemble", "content_policy", "report_page", "script", "style"]
 
 STYLES = ("static/base.css", "static/parts.css")
 POINTS = 40_000
@@ -68,17 +68,7 @@ def assemble(
     connect: str = "'none'",
 ) -> Page:
     """A page that runs `script` on `data`; `connect` is the policy for connections to hosts."""
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {_hash(script)}",
-            f"style-src {_hash(style)}",
-            "img-src data: blob:",
-            f"connect-src {connect}",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
+    policy = content_policy(style, f"script-src {_hash(script)}", f"connect-src {connect}")
     data = data | {"palette": {"light": COLOURS, "dark": ON_DARK}}
     text = f"""<!doctype html>
 <html lang="en">
@@ -100,6 +90,12 @@ def assemble(
 </html>
 """
     return Page(text, policy)
+
+
+def content_policy(style: str, *more: str) -> str:
+    """The content security policy of a page with this style: nothing else is loaded or run."""
+    known = ["default-src 'none'", f"style-src {_hash(style)}", "img-src data: blob:", *more]
+    return "; ".join([*known, "base-uri 'none'", "form-action 'none'"])
 
 
 def embed(data: Any) -> str:

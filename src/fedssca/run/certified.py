@@ -70,7 +70,8 @@ def with_certificate(
 def with_promises(limits: Sequence[Row], claims: Sequence[Row], certified: bool) -> list[Row]:
     """The entries of limits with `promise`: low <= quantity <= high on new rows, or at best so.
 
-    Limits that nothing was asked about stay as they are.
+    Limits that nothing was asked about stay as they are, and so does the status of a limit that the
+    held-out rows break.
     """
     found = []
     for entry in limits:
@@ -79,7 +80,9 @@ def with_promises(limits: Sequence[Row], claims: Sequence[Row], certified: bool)
             "certified": certified,
             "confidence": 1 - max((claim["delta"] for claim in own), default=0.0),
         }
-        found.append(entry | {"promise": promise} if own else entry)
+        sure = certified and entry["status"] in ("kept", "unchecked")
+        status = "certified" if sure else entry["status"]
+        found.append(entry | {"promise": promise, "status": status} if own else entry)
     return found
 
 

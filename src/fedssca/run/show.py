@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedssca.errors import UserError
-from fedssca.evaluate.verdicts import limits_kept, stated_entries
+from fedssca.evaluate.verdicts import limits_kept, promise_words, stated_entries
 from fedssca.problem.limits import limit_words
 from fedssca.run.rows import flat
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["figure", "frame", "html"]
 
-HEADINGS = ("limit", "", "training", "held out", "margin", "multiplier", "shown by")
+HEADINGS = ("limit", "", "training", "held out", "new rows", "margin", "multiplier", "shown by")
 SIGNS = {
+    "certified": "✓ certified for new rows",
     "kept": "✓ training and held-out rows",
     "unchecked": "○ training rows only",
     "held-out": "! training rows, but not held-out rows",
@@ -89,6 +90,7 @@ def _table(entries: list[dict[str, Any]]) -> str:
             limit_words(entry["low"], entry["high"]),
             "-" if entry["value"] is None else f"{entry['value']:.4f}",
             "-" if held is None else f"{held:.4f}{_interval(entry)}",
+            promise_words(entry) or "-",
             "-" if entry["margin"] is None else f"{entry['margin']:.2g}",
             "withheld" if entry["multiplier"] is None else f"{entry['multiplier']:.4g}",
             SIGNS[entry["status"]],

@@ -40,12 +40,12 @@ def test_a_genuine_certificate_is_counted_again(run: Path, columns_run: Path) ->
     found = verify_certificate(run, sorted((run / "calibration").glob("*.npz")))
     assert "4 of 4 claims, counted again from these rows" in found.checked
     assert found.skipped == []
-    one = verify_certificate(run, [run / "calibration" / "2.npz"])
+    one = verify_certificate(run, [run / "calibration" / "1.npz"])
     assert "2 of 4 claims, counted again from these rows" in one.checked
-    assert "the commitments of client 2" in one.checked
+    assert "the commitments of client 1" in one.checked
     joined = verify_certificate(columns_run, sorted((columns_run / "calibration").glob("*.npz")))
     assert "2 of 2 claims, counted again from these rows" in joined.checked
-    part = verify_certificate(columns_run, [columns_run / "calibration" / "1.npz"])
+    part = verify_certificate(columns_run, [columns_run / "calibration" / "0.npz"])
     assert "2 claims: to count them again takes the rows of all holders" in part.skipped
 
 
@@ -54,7 +54,7 @@ def test_a_genuine_certificate_is_counted_again(run: Path, columns_run: Path) ->
     [
         (lambda s: s["claims"][0].update(p_value=0.0003), "the p-value is 0.0003, but its counts"),
         (lambda s: s["claims"][0].update(value=0.0123), "the value is 0.0123, but its counts give"),
-        (lambda s: s["claims"][2]["evidence"].update(rows=[10**6]), "edited: loss, at site 1"),
+        (lambda s: s["claims"][2]["evidence"].update(rows=[10**6]), "edited: loss, at client 0"),
         (lambda s: s["limits"][0]["promise"].update(high=0.1), "the bound is 0.1, but its counts"),
         (lambda s: s["limits"][0].update(high=0.1), "the limit is 0.1, but another one was tested"),
         (lambda s: s.update(confidence=0.99), "the confidence is 0.99, by the claims 0.9"),
@@ -91,11 +91,11 @@ def test_counts_and_all_that_follows_can_only_be_edited_at_both_places(run: Path
     (run / "result.json").write_text(json.dumps(told))
     verify_certificate(run)
     with pytest.raises(UserError, match=r"the certificate counts .*, these rows give"):
-        verify_certificate(run, [run / "calibration" / "1.npz"])
+        verify_certificate(run, [run / "calibration" / "0.npz"])
 
 
 def test_other_rows_and_another_salt_are_found(run: Path) -> None:
-    shown = read_opening(run / "calibration" / "1.npz")
+    shown = read_opening(run / "calibration" / "0.npz")
     other = dict(shown.columns) | {"y": 1 - shown.columns["y"]}
     for wrong, said in (
         (shown._replace(columns=other), "not those that it committed itself to"),
@@ -152,7 +152,7 @@ def test_the_command(
     refused = {
         ("nothing.json",): "cannot be read",
         (tmp_path,): "has no certificate.json",
-        (alone, "--data", run / "calibration" / "1.npz"): "--data needs the model",
+        (alone, "--data", run / "calibration" / "0.npz"): "--data needs the model",
         (run, "--data", run / "model.npz"): "holds no calibration rows",
     }
     for arguments, said in refused.items():

@@ -2,10 +2,11 @@
 
 import { card, el } from "./dom.js";
 import { csvButton } from "./files.js";
-import { limitsOf, limitWords, STATUSES, statusMark, summaryOf } from "./limits.js";
+import { limitsOf, limitWords, promiseWords, STATUSES, statusMark, summaryOf } from "./limits.js";
 import { show } from "./numbers.js";
 
 const VERDICTS = {
+  certified: "all limits certified for new rows",
   kept: "all limits kept on training and held-out rows",
   unchecked: "all limits kept on training rows; ○ could not be checked on held-out rows",
   "held-out": "all limits kept on training rows, but not on held-out rows",
@@ -19,6 +20,7 @@ const COLUMNS = [
   { head: "held out", value: (entry) => entry.test_value },
   { head: "95% interval", value: (entry) => interval(entry) },
   { head: "rows counted", value: (entry) => counts(entry) },
+  { head: "new rows", value: promiseWords },
   { head: "margin", value: (entry) => entry.margin, digits: 3 },
   { head: "multiplier", value: (entry) => entry.multiplier, digits: 3 },
   {
@@ -34,6 +36,8 @@ export function certificateCard(run) {
   const certificate = run.result?.certificate;
   if (!Array.isArray(certificate?.constraints)) return null;
   const entries = limitsOf(run.result);
+  const promised = entries.some((entry) => promiseWords(entry) !== null);
+  const columns = COLUMNS.filter(({ value }) => promised || value !== promiseWords);
   const place = Number.isFinite(certificate.returned?.round)
     ? ` · the returned model is that of round ${certificate.returned.round}`
     : "";
@@ -42,10 +46,11 @@ export function certificateCard(run) {
     el("h3", {}, "Certificate"),
     certificateNote(run.result),
     csvButton("certificate.csv", () => [
-      COLUMNS.map(({ head }) => head),
-      ...entries.map((entry) => COLUMNS.map(({ value }) => value(entry))),
+      columns.map(({ head }) => head),
+      ...entries.map((entry) => columns.map(({ value }) => value(entry))),
     ]),
-    entries.length ? certificateTable(entries) : null,
+    entries.length ? certificateTable(entries, columns) : null,
+    promiseNote(certificate),
     ...reasons(entries).map((why) => el("p", { class: "note" }, `○ not checked: ${why}`)),
     el(
       "p",
@@ -67,6 +72,16 @@ function certificateNote(result) {
   if (!all) return "no limits were set";
   const { sign, kind } = STATUSES[status];
   return el("span", { class: `note ${kind}` }, `${sign} ${VERDICTS[status]}`);
+}
+
+/** What the run promises for new rows; null if no confidence was asked for. */
+function promiseNote({ certified, confidence, certify }) {
+  if (typeof certified !== "boolean") return null;
+  const rows = certify === "each_site" ? "new rows of every client" : "new rows";
+  const level = `${show(100 * confidence)} % confidence`;
+  return certified
+    ? el("p", { class: "note good" }, `✓ certified: the limits hold on ${rows}, with ${level}`)
+    : el("p", { class: "note warn" }, `! not certified for ${rows} at ${level}`);
 }
 
 /** Why limits could not be checked on held-out rows, each reason once. */
@@ -94,7 +109,7 @@ function counts({ test_counts: pairs }) {
     .join(", ");
 }
 
-function certificateTable(entries) {
+function certificateTable(entries, columns) {
   const kind = ({ head }) => (TEXTS.includes(head) ? "" : "figure");
   const content = ({ head, value, digits = 4 }, entry) => {
     const found = value(entry);
@@ -115,7 +130,7 @@ function certificateTable(entries) {
         el(
           "tr",
           {},
-          COLUMNS.map((column) => el("th", { scope: "col", class: kind(column) }, column.head)),
+          columns.map((column) => el("th", { scope: "col", class: kind(column) }, column.head)),
         ),
       ),
       el(
@@ -125,7 +140,7 @@ function certificateTable(entries) {
           el(
             "tr",
             {},
-            COLUMNS.map((column, k) =>
+            columns.map((column, k) =>
               k
                 ? el("td", { class: kind(column) }, content(column, entry))
                 : el("th", { scope: "row" }, content(column, entry)),

@@ -5,6 +5,7 @@ import { show } from "./numbers.js";
 
 /** The sign, the words and the class of every status, from what is shown to hold to what is not. */
 export const STATUSES = {
+  certified: { sign: "✓", words: "certified for new rows", kind: "good" },
   kept: { sign: "✓", words: "kept", kind: "good" },
   unchecked: { sign: "○", words: "kept, not checked on held-out rows", kind: "note" },
   "held-out": { sign: "!", words: "broken on held-out rows", kind: "warn" },
@@ -43,6 +44,13 @@ export function limitWords({ low, high }) {
   return below ? `≥ ${show(low)}` : "–";
 }
 
+/** What is promised for new rows: "≤ 0.1", or "only ≤ 0.2" where it is not certified. */
+export function promiseWords({ promise }) {
+  if (!isObject(promise)) return null;
+  const words = limitWords(promise);
+  return promise.certified === true || words === "–" ? words : `only ${words}`;
+}
+
 /** A status as a coloured sign, with its words if they are wanted. */
 export function statusMark(status, words = "") {
   if (!Object.hasOwn(STATUSES, status)) return el("span", { class: "note" }, words);
@@ -51,5 +59,5 @@ export function statusMark(status, words = "") {
 }
 
 function isObject(entry) {
-  return entry !== null && typeof entry === "object";
+  return entry !== null && typeof entry === "object" && !Array.isArray(entry);
 }

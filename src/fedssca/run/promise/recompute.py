@@ -40,8 +40,9 @@ def _check(statement: Row) -> None:
     for claim in claims:
         if claim["constraint"] not in titles:
             raise _edited(f"there is a claim about constraint {claim['constraint']}, but no limit")
-        _check_claim(claim, _where(titles[claim["constraint"]], claim["site"]))
-        _check_rows(statement, claim, titles[claim["constraint"]])
+        where = _where(titles[claim["constraint"]], claim, statement)
+        _check_claim(claim, where)
+        _check_rows(statement, claim, where)
     if certified and not (claims and all(claim["passed"] for claim in claims)):
         raise _edited("it says certified, but a claim did not pass its test")
     for limit in limits:
@@ -62,7 +63,7 @@ def _check_claim(claim: Row, where: str) -> None:
             )
 
 
-def _check_rows(statement: Row, claim: Row, title: str) -> None:
+def _check_rows(statement: Row, claim: Row, where: str) -> None:
     """A claim rests on no more rows than were committed to."""
     held = [each["rows"] for each in statement["commitments"]]
     if not held or claim["evidence"] is None:
@@ -72,8 +73,7 @@ def _check_rows(statement: Row, claim: Row, title: str) -> None:
     rows = claim["evidence"]["rows"]
     if (max(rows) if claim["whole"] else sum(rows)) > most:
         raise _edited(
-            f"{_where(title, site)}: {sum(rows)} rows are counted, but holders committed "
-            f"themselves to {most}"
+            f"{where}: {sum(rows)} rows are counted, but holders committed themselves to {most}"
         )
 
 
@@ -96,8 +96,9 @@ def _check_limit(limit: Row, claims: list[Row], certified: bool) -> None:
         raise _edited(f"{title}: the confidence is {promise['confidence']}, by its claims another")
 
 
-def _where(title: str, site: int | None) -> str:
-    return title if site is None else f"{title}, at site {site + 1}"
+def _where(title: str, claim: Row, statement: Row) -> str:
+    site, held = claim["site"], statement["commitments"]
+    return title if site is None else f"{title}, at {held[site]['site']}"
 
 
 def _same(told: Any, found: Any) -> bool:

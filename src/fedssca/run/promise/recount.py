@@ -101,9 +101,9 @@ def _evidence(
 
 def _check(claim: Row, seen: Evidence | None, statement: Row) -> bool:
     limit = next(e for e in statement["limits"] if claim["constraint"] in e["constraints"])
-    where = (
-        limit["title"] if claim["site"] is None else f"{limit['title']}, site {claim['site'] + 1}"
-    )
+    where = str(limit["title"])
+    if claim["site"] is not None:
+        where += f", at {statement['commitments'][claim['site']]['site']}"
     if seen is None:
         raise UserError(f"{where}: there are no rows, but the certificate counts some")
     if claim["evidence"] is None:  # only the site itself knows its counts

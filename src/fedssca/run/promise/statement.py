@@ -84,12 +84,12 @@ def openings_of(clients: Rows | Columns, given: Calibration) -> list[Opening]:
         owner = given.rows["client"]
         held = [{name: v[owner == i] for name, v in rows.items()} for i in range(clients.count)]
     names = (isinstance(clients, Rows) and clients.names) or [
-        f"client {i + 1}" for i in range(len(held))
+        f"client {i}" for i in range(len(held))
     ]
     return [Opening(name, new_salt(), own) for name, own in zip(names, held, strict=True)]
 
 
 def save_openings(folder: RunDirectory, openings: Sequence[Opening]) -> None:
     """Keep rows and salts of a simulated run, in which one person holds the rows of all clients."""
-    for number, opening in enumerate(openings, start=1):
+    for number, opening in enumerate(openings):
         write_opening(folder, f"{OPENINGS}/{number}.npz", opening)

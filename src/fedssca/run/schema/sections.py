@@ -225,6 +225,11 @@ class AlgorithmSettings:
 class RunSettings:
     """Seed, precision, and how often the run is evaluated and saved."""
 
+    purpose: str = key(
+        "What the model is for, in a sentence or two. The model card (fedssca report --card) "
+        "quotes it.",
+        default="",
+    )
     seed: Whole = key(
         "The seed. The same seed gives the same result bit for bit.", default=0, ge=0, basic=True
     )
