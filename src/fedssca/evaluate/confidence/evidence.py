@@ -129,10 +129,11 @@ def _moments(known: Estimate | None, j: int, size: float) -> tuple[float, float]
 
 def evidence_pass(problem: Problem, clients: int) -> EvidencePass:
     """The sums of the quantities over all rows and over those of each of so many clients."""
-    sums = evidence_sums(problem, clients)
+    sums, signs = evidence_sums(problem, clients), dict[str, Floats]()
 
     def run(w: Array, rows: Batch, bets: Mapping[str, Bets]) -> list[dict[str, Evidence]]:
-        signs = signs_of(problem, rows)
+        if not signs:
+            signs.update(signs_of(problem, rows))
         found = jax.device_get(sums(w, rows, bet_arrays(signs, bets, w.dtype), clips_of(bets)))
         return [
             joined_evidence(

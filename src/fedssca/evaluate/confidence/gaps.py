@@ -31,8 +31,8 @@ from fedssca.evaluate.confidence.means import Floats, log_capital
 
 __all__ = ["BetSums", "mean_gap_log_capital", "rate_gap_p_value"]
 
-CELLS = 256
-"""The number of parts into which the interval of the unknown rate is divided."""
+CELLS = 16, 64, 256
+"""The number of parts into which the interval of the unknown rate is divided; more if needed."""
 BETA = 0.02
 """beta as a share of the largest p-value that matters."""
 
@@ -55,16 +55,21 @@ def rate_gap_p_value(
     high = min(high, 1 - limit)  # a larger q leaves no p for which the claim would be wrong
     if low > high:
         return beta
-    ends = np.linspace(low, high, CELLS + 1)
-    d = k / n - hits / m
-    return min(1.0, float(_tails(d, n, m, np.maximum(ends[:-1] + limit, 0), ends[1:]).max()) + beta)
+    d, bound = k / n - hits / m, 1.0
+    for cells in CELLS:
+        ends = np.linspace(low, high, cells + 1)
+        least = np.maximum(ends + limit, 0)
+        bound = min(1.0, float(_tails(d, n, m, least[:-1], ends[1:]).max()) + beta)
+        exact = float(_tails(d, n, m, least[1:], ends[1:]).max()) + beta
+        if not exact <= delta < bound:
+            break  # finer parts would not change whether the claim passes
+    return bound
 
 
 def _tails(d: float, n: int, m: int, p: Floats, q: Floats) -> Floats:
     """A bound of P(K/n - L/m <= d) for every pair of rates."""
-    spread = 5 * math.sqrt(m) + 20
-    begin = max(0, math.floor(m * float(q.min()) - spread))
-    end = min(m, math.ceil(m * float(q.max()) + spread))
+    begin = max(0, math.floor(m * float(q.min()) - _spread(m, float(q.min()))))
+    end = min(m, math.ceil(m * float(q.max()) + _spread(m, float(q.max()))))
     counts = np.arange(begin, end + 1)
     # A difference that equals d up to rounding counts.
     most = np.floor(n * (d + counts / m) + 1e-9 * n)
@@ -74,6 +79,11 @@ def _tails(d: float, n: int, m: int, p: Floats, q: Floats) -> Floats:
     tails[:, 0] = 1.0
     beyond = bdtr(m - end - 1, m, 1 - q) if end < m else np.zeros(len(q))
     return np.asarray((rises * tails).sum(axis=1) + beyond)
+
+
+def _spread(m: int, q: float) -> float:
+    """How far a binomial number is from its mean in all but very few draws."""
+    return 8 * math.sqrt(m * q * (1 - q)) + 20
 
 
 class BetSums(NamedTuple):

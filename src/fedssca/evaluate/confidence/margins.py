@@ -1,13 +1,15 @@
 """Before training: what can be certified at all, and by how much limits must be tightened for it.
 
-A claim about new rows needs room between the quantity of the model and its limit. With n
-calibration rows, standard error e of the quantity on them, and z the quantile of the normal
-distribution,
+A claim about new rows needs room between the quantity of the model on training rows and its limit.
+With e the standard error of the quantity on calibration rows, e' that on training rows, and z the
+quantile of the normal distribution,
 
-    margin = z_{1 - delta} e + e        (for means 1.5 z: a bound by betting is wider than z e),
+    margin = z_{1 - delta} e + sqrt(e^2 + e'^2)
 
-of which the first part is what the test needs, and the second makes it pass in most draws. For a
-single rate the first part is exact: the limit less the largest k / n that passes.
+(for means 1.5 z: a bound by betting is wider than z e), of which the first part is what the test
+needs. The second makes it pass in most draws: it is the standard error of the difference between
+both kinds of rows. For a single rate the first part is exact: the limit less the largest k / n that
+passes.
 """
 
 from __future__ import annotations
@@ -39,16 +41,17 @@ def margin_of(
     rows; without it the largest variance counts.
     """
     size = clip if limit.positive else 1.0
-    spread = np.full(len(rows), 0.25 * size**2)
+    spread, apart = np.full(len(rows), 0.25 * size**2), 0.0
     if train is not None and train.value is not None:
         top, bottom, squares = train.sums.T
         spread = np.maximum(squares / bottom - (top / bottom) ** 2, 1.0 / bottom * size**2 * 0.25)
+        apart = float((spread / bottom).sum())
     error = math.sqrt(float((spread / np.maximum(rows, 1)).sum()))
     z = float(ndtri(1 - delta)) * (BETTING if limit.positive else 1.0)
     need = z * error
     if len(rows) == 1 and not limit.positive:
         need = max(_exact(limit, int(rows[0]), delta), 0.0)
-    return need + error
+    return need + math.sqrt(error**2 + apart)
 
 
 def _exact(limit: StatedLimit, rows: int, delta: float) -> float:

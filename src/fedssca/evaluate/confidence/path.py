@@ -1,11 +1,12 @@
 """From cautious to bold models: the boldest of which the statement can still be made.
 
-The path is fixed before any calibration row is looked at. Its models minimise the objective under
-limits tightened by shares of the margin that certification needs, from more than the margin down to
-none. They are tested in this order until the first that does not pass, and the last that passed is
-returned. Testing in a fixed order until the first failure needs no correction for the number of
-models: a wrong statement is made only if the first model of which it is wrong passes, which has
-probability delta at most (Angelopoulos, Bates, Candes, Jordan and Lei, "Learn then Test", 2021).
+The path is fixed before any calibration row is looked at. It leads from a model that minimises the
+objective under limits tightened by twice the margin that certification needs, over one under limits
+tightened by the margin, to the trained model; between them it is straight. Its models are tested in
+this order until the first that does not pass, and the last that passed is returned. Testing in a
+fixed order until the first failure needs no correction for the number of models: a wrong statement
+is made only if the first model of which it is wrong passes, which has probability delta at most
+(Angelopoulos, Bates, Candes, Jordan and Lei, "Learn then Test", 2021).
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ from fedssca.evaluate.thresholds import set_thresholds
 from fedssca.problem.limits import StatedLimit
 from fedssca.problem.problem import Array, Problem
 
-__all__ = ["Certified", "certify_path"]
+__all__ = ["Certified", "cautious_to_bold", "certify_path", "last_passed"]
 
 Row = dict[str, Any]
-SHARES = (2.0, 1.4, 1.0, 0.7, 0.45, 0.2, 0.0)
-"""The shares of the margin by which limits are tightened, the most cautious first."""
+KNOTS = (2.0, 1.0)
+"""The shares of the margin by which limits are tightened where the path bends."""
+SHARES = (2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.45, 0.3, 0.15, 0.0)
+"""The same of the models that are tested, the most cautious first; 0 is the trained model."""
 MOST = 0.9
 """The largest part of a limit by which it is tightened."""
 STEPS = 15
-"""The steps on all training rows from one model of the path to the next."""
+"""The steps on all training rows from one bend of the path to the next."""
 
 
 class Margins(NamedTuple):
@@ -104,6 +107,38 @@ def _unit(problem: Problem, m: int, value: float | None, row: Row) -> float:
     return min(found / distance, 1.0)
 
 
+def cautious_to_bold(
+    problem: Problem,
+    evaluator: Evaluator,
+    tester: Tester,
+    start: tuple[Array, Row],
+    thresholds: np.ndarray | None,
+) -> tuple[list[Array], int]:
+    """The models of the path that ends at `start`, and the passes over all training rows."""
+    margins = _margins(problem, tester, evaluator, *start)
+    knots, now, passes = [(0.0, start[0])], start, 1
+    for share in KNOTS:
+        tighter = np.minimum(share * margins.needed, margins.possible)
+        found, used = _tightened_model(problem, evaluator, now, tighter, thresholds)
+        passes += used
+        if found is not None:
+            knots, now = [*knots, (share, found[0])], found
+    return _between(sorted(knots, key=lambda knot: knot[0])), passes
+
+
+def last_passed(
+    tester: Tester, evaluator: Evaluator, path: Sequence[Array]
+) -> tuple[Array | None, TestedStatement | None, int]:
+    """The last model before the first failure, what is said of it, and how many were tested."""
+    passed, statement = None, None
+    for number, point in enumerate(path, start=1):
+        latest = tester.test(point, evaluator.tally(point))
+        if not latest.passed:
+            return passed, statement, number
+        passed, statement = point, latest
+    return passed, statement, len(path)
+
+
 def certify_path(
     problem: Problem,
     evaluator: Evaluator,
@@ -113,23 +148,10 @@ def certify_path(
 ) -> Certified:
     """Make the path from the trained model `start`, and test it."""
     w, row = start
-    margins = _margins(problem, tester, evaluator, w, row)
-    path, now, passes = [], start, 0
-    for share in SHARES:
-        tighter = np.minimum(share * margins.needed, margins.possible)
-        found, used = _tightened_model(problem, evaluator, now, tighter, thresholds)
-        passes += used
-        if found is not None:
-            path.append(found)
-            now = found
-    passed: tuple[Array, Row] | None = None
-    statement, tested, notes = None, 0, []
-    for point in path:
-        tested += 1
-        latest = tester.test(point[0], evaluator.tally(point[0]))
-        if not latest.passed:
-            break
-        passed, statement = point, latest
+    path, passes = cautious_to_bold(problem, evaluator, tester, start, thresholds)
+    found, statement, tested = last_passed(tester, evaluator, path)
+    passed = None if found is None else (found, evaluator.row(found) | {"round": row["round"]})
+    notes = []
     if statement is None:
         statement = tester.test(w, evaluator.tally(w))
         notes += tester.what_is_missing(w, statement)
@@ -155,6 +177,20 @@ def certify_path(
         passes,
         untold,
     )
+
+
+def _between(knots: Sequence[tuple[float, Array]]) -> list[Array]:
+    """The models of the path, the most cautious first; `knots` are (share, model), rising."""
+    shares, models = [share for share, _ in knots], [model for _, model in knots]
+    path = []
+    for share in (share for share in SHARES if share <= shares[-1]):
+        above = next(i for i, knot in enumerate(shares) if knot >= share)
+        if shares[above] == share:
+            path.append(models[above])
+            continue
+        part = (share - shares[above - 1]) / (shares[above] - shares[above - 1])
+        path.append(models[above - 1] + part * (models[above] - models[above - 1]))
+    return path
 
 
 def _tightened_model(
