@@ -84,16 +84,16 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
     def visit(w: np.ndarray) -> Place | None:
         nonlocal passes
         passes += 1
-        there = evaluator.row(jnp.asarray(w, last.dtype)) | {"round": row["round"]}
+        there = evaluator.row(jnp.asarray(np.asarray(w, last.dtype))) | {"round": row["round"]}
         if not np.isfinite([there["objective"], *there["constraints"]]).all():
             return None
-        points.see(jnp.asarray(w, last.dtype), there)
+        points.see(jnp.asarray(np.asarray(w, last.dtype)), there)
         return Place(w, float(there["objective"]), np.array(there["constraints"], float))
 
     def slopes(w: np.ndarray) -> np.ndarray:
         nonlocal passes
         passes += 1
-        return np.asarray(evaluator.gradients(jnp.asarray(w, last.dtype)), float)
+        return np.asarray(evaluator.gradients(jnp.asarray(np.asarray(w, last.dtype))), float)
 
     now = Place(np.asarray(last, float), float(row["objective"]), np.array(row["constraints"]))
     g, length = slopes(now.w), float(np.linalg.norm(now.w)) or 1.0

@@ -156,7 +156,7 @@ def search(
     def evaluate(s: float) -> Sample:
         nonlocal taken
         taken += 1
-        there = jnp.asarray(w + s * line, origin.dtype)
+        there = jnp.asarray(np.asarray(w + s * line, origin.dtype))
         row = evaluator.row(there) | {"round": first["round"]}
         sample = _sample(s, there, row)
         if np.isfinite([row["objective"], *row["constraints"]]).all():
