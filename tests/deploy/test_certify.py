@@ -104,7 +104,7 @@ def test_the_bounds_are_those_of_the_simulator(
         for name in ("bound", "calibration_rows", "certified", "confidence"):
             assert mine[name] == other[name], name
         counts = [np.array(entry["calibration_counts"]) for entry in (mine, other)]
-        np.testing.assert_allclose(*counts, rtol=1e-3)  # sums of losses: of nearly equal models
+        np.testing.assert_allclose(*counts, rtol=5e-3)  # sums of losses: of nearly equal models
     for mine, other in zip(ours["claims"], theirs["claims"], strict=True):
         if "hits" in other["evidence"]:
             assert mine == other
