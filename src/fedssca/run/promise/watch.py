@@ -106,9 +106,9 @@ def _with_rows(known: Row, certificate: Certificate, model: TrainedModel, file: 
     seen = _measured(model, columns, claims)
     limits = dict(known["limits"])
     for name, rows in seen.items():
-        limits[name] = _further(
-            limits.get(name), claims[name], rows, known["alpha"] / len(claims), known["rows"]
-        )
+        clip, alpha = _clip(claims[name], model), known["alpha"] / len(claims)
+        before = limits.get(name)
+        limits[name] = _further(before, claims[name], rows, clip, alpha, known["rows"])
     count = known["rows"] + len(columns["y"])
     return known | {"rows": count, "files": [*known["files"], digest], "limits": limits}
 
@@ -127,6 +127,10 @@ def _digest(file: Path) -> str:
 
 def _labelled(model: TrainedModel, table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The rows as the model and its limits see them; all of them need labels."""
+    if model.apart:
+        raise UserError(
+            f"{where}: no party has all columns of this model, so none can watch it alone"
+        )
     if model.encoder is None:
         raise UserError(f"{where}: the model of this run takes arrays, which cannot be watched")
     if label_source(model.label, table) is None:
@@ -154,7 +158,7 @@ def _measured(
             for name, claim in claims.items():
                 means = found[problem.bounds[int(name)].quantity]
                 weights[name] = np.array([float(a) for a, _, _ in means])
-                size = _clip(claim)
+                size = _clip(claim, model)
                 x = [np.clip(np.asarray(top, float) / size, 0, 1) for _, top, _ in means]
                 parts[name].append((x, [np.asarray(bottom) > 0 for _, _, bottom in means]))
     return {
@@ -167,13 +171,16 @@ def _measured(
     }
 
 
-def _clip(claim: Row) -> float:
-    return 1.0 if claim["evidence"] is None else float(claim["evidence"]["clip"])
+def _clip(claim: Row, model: TrainedModel) -> float:
+    """The value that x = 1 stands for: losses are clipped as they were on calibration rows."""
+    return float(model.config.problem.clip) if claim["positive"] else 1.0
 
 
-def _further(known: Row | None, claim: Row, rows: WatchedRows, alpha: float, before: int) -> Row:
-    """What is known of a claim after further rows."""
-    test, clip = claim_of(claim), _clip(claim)
+def _further(
+    known: Row | None, claim: Row, rows: WatchedRows, clip: float, alpha: float, before: int
+) -> Row:
+    """What is known of a claim after further rows, with `before` rows known already."""
+    test = claim_of(claim)
     sums = np.zeros((2, len(rows.weights)))
     state, alarm = begin_watch(test, rows.weights, clip), None
     if known is not None:
