@@ -136,6 +136,7 @@ def test_settings_clone_and_cross_validation(iris: tuple[np.ndarray, np.ndarray]
     assert set(model.get_params()) == {
         *("model", "hidden", "constraints", "objective", "l2", "rounds", "batch", "seed", "column"),
         *("max_rounds", "verbose", "encode", "keep", "drop"),
+        *("confidence", "calibration_fraction", "certify"),
     }
     plain = clone(model).set_params(constraints=())
     assert cross_val_score(plain, x, y, cv=2, params={"clients": 2}).min() > 0.7
@@ -280,3 +281,32 @@ def test_scikit_learn_accepts_it(model: Any, check: Callable[[Any], None]) -> No
 )
 def test_scikit_learn_accepts_its_training(model: Any, check: Callable[[Any], None]) -> None:
     _checked(model, check)
+
+
+@pytest.mark.long
+def test_limits_are_promised_for_new_rows() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 4)).astype(np.float32)
+    y = (x[:, 0] + 0.3 * rng.normal(size=600) > 0).astype(int)
+    limit = {"kind": "fnr", "limit": 0.4, "positive": 1}
+    model = FederatedClassifier(
+        "linear", constraints=[limit], rounds=20, confidence=0.9, calibration_fraction=0.4
+    ).fit(x, y, clients=2)
+    entry = model.result_.certificate["constraints"][0]
+    assert model.certified_ is entry["certified"] is True
+    assert (entry["bound"], entry["confidence"]) == (0.4, pytest.approx(0.9))
+    assert 80 < entry["calibration_rows"] < 160
+    assert sum(client["rows"] for client in model.result_.clients) < 400
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"confidence": 1.0}, "confidence = 1.0: it must lie between 0 and 1"),
+        ({"confidence": 0.9, "calibration_fraction": 0}, "calibration_fraction = 0"),
+        ({"confidence": 0.9, "certify": "all"}, "certify = 'all'"),
+    ],
+)
+def test_promises_that_cannot_be_made_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        FederatedClassifier("linear", **settings).fit(np.eye(4), [0, 1, 0, 1], clients=1)

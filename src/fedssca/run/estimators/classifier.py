@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -12,15 +12,19 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fedssca.data.calibration import calibration_rows, set_aside
 from fedssca.data.classes import class_names
 from fedssca.data.encode import Encoder
 from fedssca.data.split import Rows, by_sample
 from fedssca.errors import UserError
+from fedssca.evaluate.confidence import Calibration
+from fedssca.evaluate.evaluator import evaluator_over
 from fedssca.problem.constraints import TrainingRows, parts_from_config
 from fedssca.problem.models import Model, classifier, linear, mlp
 from fedssca.problem.pickling import portable
 from fedssca.problem.problem import Problem
 from fedssca.run.build.calibrate import auto_for
+from fedssca.run.certified import with_certificate
 from fedssca.run.estimators.clients import (
     ClientColumns,
     check_same_features,
@@ -73,8 +77,13 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     functions of yours need beside x, and `drop` columns that are no features; limits can name them
     all the same.
 
+    With a `confidence` the limits are promised for new rows with that probability: the share
+    `calibration_fraction` of the rows takes no part in training and tests them. `certify` is
+    "pooled" (new rows of all clients together) or "each_site" (those of every single client).
+
     After `fit` there are `result_` (a `fedssca.Result`), `feasible_` (whether all constraints hold
-    on the training data), `converged_`, `classes_`, `n_features_in_`, `feature_names_in_` (of a
+    on the training data), `converged_`, `certified_` (whether they are promised for new rows; None
+    without a confidence), `classes_`, `n_features_in_`, `feature_names_in_` (of a
     DataFrame) and `encoder_` (None if x is used as it is). What is to be said of the model, such as
     limits that are broken or training that is not finished, is a warning.
     """
@@ -82,6 +91,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     result_: Result
     feasible_: bool
     converged_: bool
+    certified_: bool | None
     classes_: np.ndarray
     n_features_in_: int
     encoder_: Encoder | None
@@ -102,6 +112,9 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         encode: bool | Literal["auto"] = "auto",
         keep: Sequence[str] = (),
         drop: Sequence[str] = (),
+        confidence: float | None = None,
+        calibration_fraction: float = 0.2,
+        certify: Literal["pooled", "each_site"] = "pooled",
     ) -> None:
         self.model = model
         self.hidden = hidden
@@ -117,6 +130,9 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.encode = encode
         self.keep = keep
         self.drop = drop
+        self.confidence = confidence
+        self.calibration_fraction = calibration_fraction
+        self.certify = certify
 
     def fit(self, X: Any, y: Any = None, clients: int = 5) -> FederatedClassifier:
         """Train with `fit(parties)` or with `fit(X, y, clients)`.
@@ -126,7 +142,9 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         if self.batch < 1:
             raise UserError(f"batch = {self.batch}: it must be at least 1")
-        parts = self._encoded(parties_of(X) if y is None else [{"x": X, "y": y}], y is None)
+        given = parties_of(X) if y is None else [{"x": X, "y": y}]
+        aside = self._set_aside(given)
+        parts = self._encoded(given, y is None, aside)
         check_same_features(parts)
         classes = np.unique(np.concatenate([part["y"] for part in parts]))
         if len(classes) < 2:
@@ -140,6 +158,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ]
         rows = Rows.of(coded) if y is None else by_sample(coded[0], clients, seed=self.seed)
         self.classes_ = classes
+        rows, promise = self._promise(rows, aside)
         known = TrainingRows(rows.beside(), class_names(classes), rows.sizes, None, kinds)
         limits = limits_of(self.constraints, rows, known)
         problem = classifier(
@@ -152,13 +171,45 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         batch = min(self.batch, *rows.sizes)
         self.result_ = self._train(problem, rows, batch)
+        if promise is not None:
+            evaluator = evaluator_over(problem, rows, None)
+            self.result_ = with_certificate(problem, evaluator, rows, self.result_, promise)
+        self.certified_ = None if promise is None else bool(self.result_.certificate["certified"])
         self.feasible_, self.converged_ = self.result_.feasible, self.result_.converged
         if self.result_.notes:
             warnings.warn("\n".join(self.result_.notes), ConvergenceWarning, stacklevel=2)
         return self
 
-    def _encoded(self, parts: Sequence[dict[str, Any]], several: bool) -> list[ClientColumns]:
-        """Return the columns of all clients as arrays, with the group columns of DataFrames."""
+    def _set_aside(self, parts: Sequence[dict[str, Any]]) -> list[np.ndarray]:
+        """Mark the calibration rows of every client; none without a confidence."""
+        sizes = [len(np.atleast_1d(np.asarray(part["y"]))) for part in parts]
+        if self.confidence is None:
+            return [np.zeros(size, bool) for size in sizes]
+        shares = {"confidence": self.confidence, "calibration_fraction": self.calibration_fraction}
+        for name, value in shares.items():
+            if not 0 < value < 1:
+                raise UserError(f"{name} = {value}: it must lie between 0 and 1")
+        if self.certify not in ("pooled", "each_site"):
+            raise UserError(f'certify = {self.certify!r}: it must be "pooled" or "each_site"')
+        marks = calibration_rows(sum(sizes), self.calibration_fraction, self.seed)
+        return np.split(marks, np.cumsum(sizes)[:-1])
+
+    def _promise(self, rows: Rows, aside: Sequence[np.ndarray]) -> tuple[Rows, Calibration | None]:
+        """The clients without their calibration rows, and what is to be promised with these."""
+        if self.confidence is None:
+            return rows, None
+        left, held = set_aside(rows, np.concatenate(aside))
+        assert isinstance(left, Rows)
+        each = self.certify == "each_site"
+        return left, Calibration(held, self.confidence, each, clients=left.count)
+
+    def _encoded(
+        self, parts: Sequence[dict[str, Any]], several: bool, aside: Sequence[np.ndarray]
+    ) -> list[ClientColumns]:
+        """Return the columns of all clients as arrays, with the group columns of DataFrames.
+
+        Statistics of the encoding are those of the rows that are not set `aside`.
+        """
         of = [f"client {i}: " if several else "" for i in range(len(parts))]
         given = [part["x"] for part in parts]
         named = [*group_columns(self.constraints), *([self.column] if self.column else ())]
@@ -170,7 +221,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.encoder_, first = None, x[0]
         if wants_encoder(self.encode, x):
             tables = [raw_table(own, o) for own, o in zip(x, of, strict=True)]
-            self.encoder_ = encoder_of(tables, self.keep)
+            fitted = [_without_rows(table, own) for table, own in zip(tables, aside, strict=True)]
+            self.encoder_ = encoder_of(fitted, self.keep)
             x = [inputs_of(self.encoder_, table, o) for table, o in zip(tables, of, strict=True)]
             for name, why in self.encoder_.left_out.items():
                 said = f"column {name!r} is left out: {why}; keep=[{name!r}] uses it"
@@ -259,6 +311,12 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
         return state | {"constraints": portable(self.constraints)}
+
+
+def _without_rows(table: Mapping[str, np.ndarray], marks: np.ndarray) -> dict[str, np.ndarray]:
+    """The table without the marked rows; tables of another length are refused elsewhere."""
+    kept = {n: v[~marks] if len(v) == len(marks) else v for n, v in table.items()}
+    return kept if marks.any() else dict(table)
 
 
 def _check_fit(model: Model, features: int, classes: int) -> Model:
