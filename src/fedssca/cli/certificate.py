@@ -115,10 +115,10 @@ def _watched(limits: list[dict[str, Any]]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("", width=1)
     table.add_column("limit", overflow="fold", min_width=12)
-    for heading in ("", "new rows", "counted", "alarm"):
+    for heading in ("", "new rows", "counted", "towards alarm"):
         table.add_column(heading, justify="right", no_wrap=True)
     for entry in limits:
-        near = f"{max(100 * entry['evidence'], 0):.0f} % of it"
+        near = f"{max(100 * entry['evidence'], 0):.0f} %"
         alarm = near if entry["alarm"] is None else f"[red]at row {entry['alarm']:,}[/]"
         table.add_row(
             "○" if entry["alarm"] is None else "[red]✗[/]",

@@ -29,7 +29,7 @@ from fedssca.evaluate.confidence.drift import (
 )
 from fedssca.evaluate.confidence.plain import claim_of
 from fedssca.evaluate.passes import CHUNK, held_out
-from fedssca.run.model import TrainedModel, load_model
+from fedssca.run.model import TrainedModel
 from fedssca.run.model.evaluation import labelled_rows, problem_again
 from fedssca.run.promise.document import Certificate, read_certificate
 from fedssca.run.promise.verify import certificate_file, check_run
@@ -55,8 +55,7 @@ def watch(run: Path, rows: Path, alpha: float = 0.05, state: Path | None = None)
     if folder is None:
         raise UserError(f"{run} is no run directory: the model is needed to watch it")
     certificate = read_certificate(file)
-    check_run(certificate, folder)
-    model = load_model(folder)
+    model = check_run(certificate, folder)
     if not certificate.statement["certified"]:
         raise UserError(f"{run} promises nothing (certified is false): there is nothing to watch")
     kept = state or folder / WATCH
@@ -194,6 +193,7 @@ def _further(
     return {
         "value": value,
         "counts": sums[1].tolist(),
+        "rows": int(sums[1].max() if test.whole else sums[1].sum()),
         "sums": sums[0].tolist(),
         "log_capital": float(state.log_capital()),
         "needed": float(-np.log(alpha)),
@@ -214,7 +214,7 @@ def _told(known: Row, certificate: Certificate) -> Row:
                 "low": limit["low"],
                 "high": limit["high"],
                 "value": own[0]["value"],
-                "rows": round(sum(own[0]["counts"])),
+                "rows": own[0]["rows"],
                 "evidence": max(each["log_capital"] / each["needed"] for each in own),
                 "alarm": min(alarms, default=None),
             }
