@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
+from scipy.stats import binom
+from scipy.stats import t as student
 
+from fedssca.evaluate.confidence.rates import rate_p_value
 from fedssca.evaluate.estimate import clopper_pearson
 
 Row = dict[str, Any]
@@ -76,7 +79,8 @@ def coverage(rows: list[Row]) -> None:
         "false** | t-test: false | each site certified | **certificate of each site false** | "
         "pooled certificate false at a site |\n|" + " --- |" * 10
     )
-    for (population, kind), own in groups.items():
+    kinds = list(WORDS)
+    for (population, kind), own in sorted(groups.items(), key=lambda g: kinds.index(g[0][1])):
         found = counts(own)
         sites = found["each_site"]
         cells = [population, WORDS[kind], str(len(own)), str(found["plain"].false)]
@@ -98,6 +102,21 @@ def certified_where_possible(rows: list[Row]) -> None:
             print(f"| {name} | {len(there)} | {100 * np.mean(there):.0f} % |")
     there = [row["certified"] for row in own if row["margin"] >= 2]
     print(f"| 2 standard errors or more | {len(there)} | {100 * np.mean(there):.0f} % |")
+
+
+def at_the_limit() -> None:
+    """The probability that a model on its limit is certified, exactly, over all counts of hits."""
+    print("\n| limit | rows | t-test | exact test |\n| ---: | ---: | ---: | ---: |")
+    for limit in (0.05, 0.15):
+        for rows in (20, 40, 100, 400):
+            hits = np.arange(rows + 1)
+            rate = hits / rows
+            error = np.sqrt(rate * (1 - rate) / (rows - 1))
+            by_t = rate + student.ppf(0.95, rows - 1) * error <= limit
+            exact = np.array([rate_p_value(int(k), rows, limit) <= 0.05 for k in hits])
+            chance = binom.pmf(hits, rows, limit)
+            shares = (f"{100 * chance[passed].sum():.1f} %" for passed in (by_t, exact))
+            print(f"| {limit:g} | {rows} | " + " | ".join(shares) + " |")
 
 
 def power(rows: list[Row]) -> None:
@@ -181,6 +200,7 @@ def main() -> None:
     rows = read(folder / "coverage.jsonl")
     coverage(rows)
     certified_where_possible(rows)
+    at_the_limit()
     if curve := read(folder / "power.jsonl"):
         power(curve)
     draw(rows, file)

@@ -22,7 +22,7 @@ import numpy as np
 
 from fedssca.data import Rows
 from fedssca.evaluate.confidence.evidence import COLUMNS, Bets
-from fedssca.evaluate.confidence.path import SHARES
+from fedssca.evaluate.confidence.path import MOST_TESTED
 from fedssca.evaluate.confidence.statement import Calibration, Tester
 from fedssca.run.build import Job
 
@@ -36,7 +36,7 @@ __all__ = [
     "without_rows",
 ]
 
-MOST_MODELS = len(SHARES) + 1
+MOST_MODELS = MOST_TESTED + 1
 """The number of models that calibration rows may be asked about in a run: those of the path, and
 the trained one."""
 

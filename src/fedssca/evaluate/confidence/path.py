@@ -2,11 +2,14 @@
 
 The path is fixed before any calibration row is looked at. It leads from a model that minimises the
 objective under limits tightened by twice the margin that certification needs, over one under limits
-tightened by the margin, to the trained model; between them it is straight. Its models are tested in
-this order until the first that does not pass, and the last that passed is returned. Testing in a
-fixed order until the first failure needs no correction for the number of models: a wrong statement
-is made only if the first model of which it is wrong passes, which has probability delta at most
-(Angelopoulos, Bates, Candes, Jordan and Lei, "Learn then Test", 2021).
+tightened by the margin, to the trained model; between them it is straight. Training rows tell too
+little of a model that fits them too well, so where limits are on rates, there are models before the
+first one, whose thresholds are shifted further into the limits.
+
+The models are tested in this order until the first that does not pass, and the last that passed is
+returned. Testing in a fixed order until the first failure needs no correction for the number of
+models: a wrong statement is made only if the first model of which it is wrong passes, which has
+probability delta at most (Angelopoulos, Bates, Candes, Jordan and Lei, "Learn then Test", 2021).
 """
 
 from __future__ import annotations
@@ -34,6 +37,10 @@ KNOTS = (2.0, 1.0)
 """The shares of the margin by which limits are tightened where the path bends."""
 SHARES = (2.0, 1.6, 1.3, 1.1, 0.9, 0.75, 0.6, 0.45, 0.3, 0.15, 0.0)
 """The same of the models that are tested, the most cautious first; 0 is the trained model."""
+SHIFTS = (32.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5)
+"""How far thresholds are shifted before these, in units of the scores."""
+MOST_TESTED = len(SHIFTS) + len(SHARES)
+"""The largest number of models of a path."""
 MOST = 0.9
 """The largest part of a limit by which it is tightened."""
 STEPS = 15
@@ -123,7 +130,36 @@ def cautious_to_bold(
         passes += used
         if found is not None:
             knots, now = [*knots, (share, found[0])], found
-    return _between(sorted(knots, key=lambda knot: knot[0])), passes
+    path = _between(sorted(knots, key=lambda knot: knot[0]))
+    if thresholds is None:
+        return path, passes
+    before = _shifted(
+        problem, evaluator, path[0], np.minimum(2 * margins.needed, margins.possible), thresholds
+    )
+    return before + path, passes + len(SHIFTS) + 2
+
+
+def _shifted(
+    problem: Problem, evaluator: Evaluator, w: Array, margins: np.ndarray, thresholds: np.ndarray
+) -> list[Array]:
+    """Models like w with shifted thresholds, which keep the limits with margins or as well as w.
+
+    The limit on a rate that is nearest to being broken says in which direction.
+    """
+    here = np.array(evaluator.row(w)["constraints"])
+    nearest = max(problem.stepwise, key=lambda m: float(here[m] + margins[m]))
+    slope = evaluator.gradients(w)[1 + nearest][thresholds]
+    if not np.isfinite(slope).all() or not slope.any():
+        return []
+    line = np.zeros(w.size, w.dtype)
+    line[thresholds] = -slope / np.abs(slope).max()
+    found: list[Array] = []
+    for shift in reversed(SHIFTS):
+        point = w + shift * line
+        if not (np.array(evaluator.row(point)["constraints"]) <= np.maximum(here, -margins)).all():
+            break
+        found.insert(0, point)
+    return found
 
 
 def last_passed(
