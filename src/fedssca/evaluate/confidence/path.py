@@ -131,7 +131,7 @@ def cautious_to_bold(
         if found is not None:
             knots, now = [*knots, (share, found[0])], found
     path = _between(sorted(knots, key=lambda knot: knot[0]))
-    if thresholds is None:
+    if not problem.stepwise:
         return path, passes
     before = _shifted(
         problem, evaluator, path[0], np.minimum(2 * margins.needed, margins.possible), thresholds
@@ -140,19 +140,27 @@ def cautious_to_bold(
 
 
 def _shifted(
-    problem: Problem, evaluator: Evaluator, w: Array, margins: np.ndarray, thresholds: np.ndarray
+    problem: Problem,
+    evaluator: Evaluator,
+    w: Array,
+    margins: np.ndarray,
+    thresholds: np.ndarray | None,
 ) -> list[Array]:
     """Models like w with shifted thresholds, which keep the limits with margins or as well as w.
 
-    The limit on a rate that is nearest to being broken says in which direction.
+    The limit on a rate that is nearest to being broken says in which direction. A model without
+    thresholds moves as a whole, by a tenth of its length instead of a unit of the scores.
     """
     here = np.array(evaluator.row(w)["constraints"])
     nearest = max(problem.stepwise, key=lambda m: float(here[m] + margins[m]))
-    slope = evaluator.gradients(w)[1 + nearest][thresholds]
-    if not np.isfinite(slope).all() or not slope.any():
+    slope = evaluator.gradients(w)[1 + nearest]
+    moved = np.arange(w.size) if thresholds is None else thresholds
+    if not np.isfinite(slope).all() or not slope[moved].any():
         return []
     line = np.zeros(w.size, w.dtype)
-    line[thresholds] = -slope / np.abs(slope).max()
+    line[moved] = -slope[moved] / np.abs(slope[moved]).max()
+    if thresholds is None:
+        line *= 0.1 * float(np.linalg.norm(w)) / float(np.linalg.norm(line))
     found: list[Array] = []
     for shift in reversed(SHIFTS):
         point = w + shift * line
