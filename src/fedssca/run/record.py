@@ -6,6 +6,7 @@
     result.json     the final row, feasibility, KKT residual, versions
     model.npz       w
     model/          the complete model with its encoder (written by `run/model/files.py`)
+    certificate.json what is promised for new rows (written by `run/promise`)
     checkpoint/     state.npz: the server's state (written by `run/checkpoint.py`)
     curves.png      cost, accuracy and |w|^2 over the rounds
 

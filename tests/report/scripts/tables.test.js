@@ -129,3 +129,23 @@ test("details show the certificate, notes and nested facts", () => {
   assert.match(text, /loss○ kept, not checked on held-out rows≤ 0\.30\.29–––0\.01/);
   assert.match(text, /attackadvantage0\.01list1, 2nonenull/);
 });
+
+test("what is promised for new rows stands beside its limit", () => {
+  const entry = (certified, high) => ({
+    ...{ title: "fnr", low: null, high: 0.1, value: 0.02, feasible: true, multiplier: 0 },
+    status: certified ? "certified" : "kept",
+    promise: { low: null, high, certified, confidence: 0.95 },
+  });
+  const text = (certified, high, certify) => {
+    const promised = { certified, confidence: 0.95, certify };
+    const certificate = { constraints: [{}], limits: [entry(certified, high)], ...promised };
+    return detailsOf(makeRun("a", { result: { certificate } })).textContent;
+  };
+  const sure = text(true, 0.1, "each_site");
+  assert.match(sure, /✓ all limits certified for new rows/);
+  assert.match(sure, /fnr✓ certified for new rows≤ 0\.10\.02–––≤ 0\.1/);
+  assert.match(sure, /the limits hold on new rows of every client, with 95 % confidence/);
+  const unsure = text(false, 0.2, "pooled");
+  assert.match(unsure, /fnr✓ kept≤ 0\.10\.02–––only ≤ 0\.2/);
+  assert.match(unsure, /! not certified for new rows at 95 % confidence/);
+});

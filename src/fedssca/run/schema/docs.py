@@ -85,6 +85,9 @@ END = """\
 - `model.npz`: `w` is the returned flat vector, `w_last` the last iterate. For the mlp, W_0 (L x J)
   comes first and then W_1 (J x P), row by row.
 - `model/`: the complete model for [predictions](predict.md): weights, network, encoder, classes.
+- `certificate.json`, in runs with a confidence: what is promised for new rows, as a
+  [document](certificate.md). `calibration/` has the calibration rows of simulated clients with the
+  salts of their commitments.
 - `curves.png`, `checkpoint/`.
 """
 
