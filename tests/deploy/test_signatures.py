@@ -14,6 +14,7 @@ from fedssca.deploy.site.identity import CertifiedIdentity
 from fedssca.errors import UserError
 from fedssca.run.promise import Certificate
 from fedssca.run.schema import ProjectFile
+from tests.cli_helpers import Shell
 
 SITES = ["site-1", "site-2"]
 STATEMENT = {"format": 1, "signers": SITES, "certified": True, "limits": [{"high": 0.1}]}
@@ -80,3 +81,36 @@ def test_a_certificate_without_signers_is_no_deployments(kits: Path) -> None:
         check_signatures(other, kits / "submit")
     with pytest.raises(UserError, match="is the kit complete"):
         check_signatures(Certificate(STATEMENT), kits)
+
+
+def test_the_command_checks_signatures_with_any_kit(
+    kits: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = STATEMENT | {"certified": False, "confidence": 1, "certify": "pooled", "versions": {}}
+    whole |= {"limits": [], "claims": [], "commitments": [], "training_rows": [3, 4]}
+    plain = Certificate(whole | {"model_sha256": "", "config_sha256": ""})
+    genuine = Certificate(plain.statement, {site: signed(kits, plain, site) for site in SITES})
+    file, shell = tmp_path / "certificate.json", Shell(tmp_path, monkeypatch, capsys)
+    write(file, genuine)
+    seen = shell("certificate", "verify", file, "--kit", kits / "site-1")
+    assert seen.code == 0, seen
+    assert "✓ the signatures of site-1, site-2" in seen.out
+    assert "the certificate is genuine" in seen.out
+    assert "○ not checked: the signatures" in shell("certificate", "verify", file).out
+    swapped = dict(zip(SITES, reversed(genuine.signatures.values()), strict=True))
+    for signatures, said in {
+        tuple(swapped.items()): "the signature of site-1 is forged",
+        (("site-1", genuine.signatures["site-1"]),): "the signature of site-2 is missing",
+    }.items():
+        write(file, Certificate(plain.statement, dict(signatures)))
+        assert said in shell.refused("certificate", "verify", file, "--kit", kits / "submit")
+    refused = shell.refused("certificate", "verify", write(file, genuine), "--kit", tmp_path)
+    assert "is the kit complete" in refused
+
+
+def write(file: Path, certificate: Certificate) -> Path:
+    file.write_text(certificate.text())
+    return file
