@@ -15,7 +15,13 @@ HELD_OUT = 0.2
 
 
 def hold_out(dataset: Dataset, seed: int) -> Dataset:
-    """Split the training rows into train and test; the seed selects a fraction of each class."""
+    """Split the training rows into train and test; the seed selects a fraction of each class.
+
+    Calibration rows are left out: no choice may depend on the rows that certify limits afterwards.
+    """
+    if dataset.aside is not None:
+        left = {name: values[~dataset.aside] for name, values in dataset.train.items()}
+        dataset = dataclasses.replace(dataset, train=left, aside=None)
     y = dataset.train["y"]
     kept = stratified(y, HELD_OUT, seed)
     if kept.all():
