@@ -73,7 +73,8 @@ def coverage(rows: list[Row]) -> None:
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         groups[row["of"][0], row["of"][1]].append(row)
-        groups["all", row["of"][1]].append(row)
+    for kind in WORDS:
+        groups["all", kind] = [row for row in rows if row["of"][1] == kind]
     print(
         "| population | limit on | draws | training rows alone: false | certified | **certificate "
         "false** | t-test: false | each site certified | **certificate of each site false** | "
@@ -120,27 +121,34 @@ def at_the_limit() -> None:
 
 
 def power(rows: list[Row]) -> None:
-    """The table of power."""
-    groups: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
+    """The table of power: how many are certified, and the accuracy and loss that this costs."""
+    groups: dict[tuple[str, str], dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        groups[row["of"][0], row["of"][1], row["of"][2]].append(row)
+        groups[row["of"][0], row["of"][1]][row["of"][2]].append(row)
+    titles = [f"{name}, {WORDS[kind]}" for name, kind in groups]
     print(
-        "\n| population | limit on | calibration rows | draws | certified | accuracy of the oracle "
-        "| certified less | loss of the oracle | certified more |\n|" + " --- |" * 9
+        "\n| calibration rows | "
+        + " | ".join(titles)
+        + " |\n"
+        + "| ---: " * (len(titles) + 1)
+        + "|"
     )
-    for (population, kind, size), own in sorted(groups.items()):
-        both = [row for row in own if row["pooled"]["certified"] and row["oracle"]]
-        cells = [population, WORDS[kind], f"{size:,}", str(len(own))]
-        cells += [f"{100 * np.mean([row['pooled']['certified'] for row in own]):.0f} %"]
-        if both:
-            right, cost = (
-                [[row[who][what] for who in ("oracle", "pooled")] for row in both]
-                for what in ("accuracy", "loss")
-            )
-            accuracy, loss = np.mean(right, axis=0), np.mean(cost, axis=0)
-            cells += [f"{100 * accuracy[0]:.1f} %", f"{100 * (accuracy[0] - accuracy[1]):.1f} %"]
-            cells += [f"{loss[0]:.3f}", f"{loss[1] - loss[0]:.3f}"]
-        print("| " + " | ".join(cells) + " |")
+    for size in sorted({row["of"][2] for row in rows}):
+        cells = [_price(own[size]) for own in groups.values()]
+        print(f"| {size:,} | " + " | ".join(cells) + " |")
+
+
+def _price(rows: list[Row]) -> str:
+    """The share that is certified, and what it costs against the oracle."""
+    share = f"{100 * np.mean([row['pooled']['certified'] for row in rows]):.0f} %"
+    both = [row for row in rows if row["pooled"]["certified"] and row["oracle"]]
+    if not both:
+        return share
+    accuracy, loss = (
+        np.mean([row["oracle"][what] - row["pooled"][what] for row in both])
+        for what in ("accuracy", "loss")
+    )
+    return f"{share}; {100 * accuracy:.1f} %, {0 - loss:.3f}"
 
 
 def draw(rows: list[Row], file: Path) -> None:

@@ -146,8 +146,9 @@ def _shifted(
     margins: np.ndarray,
     thresholds: np.ndarray | None,
 ) -> list[Array]:
-    """Models like w with shifted thresholds, which keep the limits with margins or as well as w.
+    """Models like w with shifted thresholds.
 
+    They keep limits on rates with margins, or as well as w does, and other limits as well as w.
     The limit on a rate that is nearest to being broken says in which direction. A model without
     thresholds moves as a whole, by a tenth of its length instead of a unit of the scores.
     """
@@ -161,10 +162,12 @@ def _shifted(
     line[moved] = -slope[moved] / np.abs(slope[moved]).max()
     if thresholds is None:
         line *= 0.1 * float(np.linalg.norm(w)) / float(np.linalg.norm(line))
-    found: list[Array] = []
+    most, found = here.copy(), list[Array]()
+    rates = list(problem.stepwise)
+    most[rates] = np.maximum(here, -margins)[rates]
     for shift in reversed(SHIFTS):
         point = w + shift * line
-        if not (np.array(evaluator.row(point)["constraints"]) <= np.maximum(here, -margins)).all():
+        if not (np.array(evaluator.row(point)["constraints"]) <= most).all():
             break
         found.insert(0, point)
     return found
