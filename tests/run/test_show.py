@@ -105,7 +105,7 @@ def test_what_is_promised_stands_beside_the_limit() -> None:
     unsure = {"promise": {"low": None, "high": 0.123456, "certified": False}, "status": "kept"}
     unknown = {"promise": {"low": None, "high": None, "certified": False}, "status": "kept"}
     words = [promise_words(entry) for entry in (sure, unsure, unknown, {})]
-    assert words == ["±0.05", "only ≤ 0.1235", "-", ""]
+    assert words == ["±0.05", "≤ 0.1235 alone", "-", ""]
     entries = [entry | {"feasible": True} for entry in (sure, sure)]
     assert limits_kept(entries) == (2, 2, "certified")
     assert limits_kept([*entries, unsure | {"feasible": True}]) == (3, 3, "kept")

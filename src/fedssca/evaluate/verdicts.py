@@ -45,8 +45,10 @@ def limits_kept(entries: Sequence[Row]) -> tuple[int, int, str]:
 def promise_words(entry: Row) -> str:
     """What is promised of a limit for new rows, in its own units; empty if nothing was asked for.
 
+    If the whole statement is not certified, it is the bound of this limit taken alone.
+
     >>> promise_words({"promise": {"low": None, "high": 0.1, "certified": False}})
-    'only ≤ 0.1'
+    '≤ 0.1 alone'
     """
     promise = entry.get("promise")
     if promise is None:
@@ -55,4 +57,4 @@ def promise_words(entry: Row) -> str:
         None if end is None else float(f"{end:.4g}") for end in (promise["low"], promise["high"])
     )
     words = limit_words(low, high)
-    return words if promise["certified"] or words == "-" else f"only {words}"
+    return words if promise["certified"] or words == "-" else f"{words} alone"

@@ -146,6 +146,6 @@ test("what is promised for new rows stands beside its limit", () => {
   assert.match(sure, /fnr✓ certified for new rows≤ 0\.10\.02–––≤ 0\.1/);
   assert.match(sure, /the limits hold on new rows of every client, with 95 % confidence/);
   const unsure = text(false, 0.2, "pooled");
-  assert.match(unsure, /fnr✓ kept≤ 0\.10\.02–––only ≤ 0\.2/);
+  assert.match(unsure, /fnr✓ kept≤ 0\.10\.02–––≤ 0\.2 alone/);
   assert.match(unsure, /! not certified for new rows at 95 % confidence/);
 });

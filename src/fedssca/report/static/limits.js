@@ -44,11 +44,11 @@ export function limitWords({ low, high }) {
   return below ? `≥ ${show(low)}` : "–";
 }
 
-/** What is promised for new rows: "≤ 0.1", or "only ≤ 0.2" where it is not certified. */
+/** What is promised for new rows: "≤ 0.1", or "≤ 0.2 alone" where the whole is not certified. */
 export function promiseWords({ promise }) {
   if (!isObject(promise)) return null;
   const words = limitWords(promise);
-  return promise.certified === true || words === "–" ? words : `only ${words}`;
+  return promise.certified === true || words === "–" ? words : `${words} alone`;
 }
 
 /** A status as a coloured sign, with its words if they are wanted. */
