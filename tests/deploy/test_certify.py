@@ -13,6 +13,10 @@ import pytest
 from fedssca.data.tables import write_csv
 from fedssca.deploy.check import check_site
 from fedssca.deploy.evidence import MOST_MODELS
+from fedssca.deploy.local import write_site_files
+from fedssca.deploy.project import site_names
+from fedssca.deploy.server.run import RunOrder, RunServer
+from fedssca.deploy.server.sites import SitesMissing
 from fedssca.deploy.site.calibration import CalibrationUse, model_digest
 from fedssca.evaluate.confidence.claims import ClaimResult
 from fedssca.evaluate.confidence.plain import plain_claim, retested
@@ -24,7 +28,7 @@ from fedssca.run.execute import execute
 from fedssca.run.promise import canonical, read_certificate, read_opening
 from tests.attacks import clinic
 from tests.attacks.clinic import clinics
-from tests.deploy.loopback import RUN, deployed
+from tests.deploy.loopback import RUN, Loopback, deployed, parties
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:convergence is not guaranteed"),
@@ -54,13 +58,13 @@ kind = "loss"
 limit = 0.7
 [algorithm]
 batch = 20
-rounds = 12
+rounds = 6
 [run]
-evaluate_every = 10
+evaluate_every = 5
 """
 
 
-def table(folder: Path, rows: int = 1600) -> Path:
+def table(folder: Path, rows: int = 1200) -> Path:
     """People with an id, two groups, and a label that three columns predict."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal((rows, 3))
@@ -84,16 +88,23 @@ EACH_SITE = [
 CASES = {
     "rows": [],
     "rows, secure sum": ["privacy.secure_sum=true"],
-    "columns": ["data.split=feature", "data.label_holder=1"],
-    "columns, secure sum": ["data.split=feature", "privacy.secure_sum=true"],
+    "columns, secure sum": [
+        "data.split=feature",
+        "data.label_holder=1",
+        "privacy.secure_sum=true",
+    ],
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_bounds_are_those_of_the_simulator(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def short_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few models with few steps between them."""
     monkeypatch.setattr("fedssca.evaluate.confidence.path.STEPS", 2)
+    monkeypatch.setattr("fedssca.evaluate.confidence.path.SHARES", (2.0, 1.0, 0.0))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_bounds_are_those_of_the_simulator(case: str, tmp_path: Path) -> None:
     config = asked(tmp_path, *CASES[case])
     theirs = execute(config, tmp_path / "simulated")["certificate"]
     ours = deployed(config, SITES, tmp_path)[0]["certificate"]
@@ -119,13 +130,9 @@ def simulated_claims(config: Config, w: np.ndarray) -> list[ClaimResult]:
     return job.calibration.tester(job.problem).test(point, tally).claims
 
 
-@pytest.mark.parametrize("secure", ["false", "true"])
-def test_every_site_tests_its_own_rows(
-    secure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_site_tests_its_own_rows(tmp_path: Path) -> None:
     """The server learns that all sites passed; a site's own numbers are those of the simulator."""
-    monkeypatch.setattr("fedssca.evaluate.confidence.path.STEPS", 2)
-    config = asked(tmp_path, *EACH_SITE, f"privacy.secure_sum={secure}")
+    config = asked(tmp_path, *EACH_SITE, "privacy.secure_sum=true")
     certificate = deployed(config, SITES, tmp_path)[0]["certificate"]
     assert certificate["certified"] is True
     assert {claim["site"] for claim in certificate["claims"]} == set(range(SITES))
@@ -148,20 +155,33 @@ SMALL = [
     "data.calibration_fraction=0.5",
     "problem.constraint=[{kind='fnr', positive=1, limit=0.6}]",
     "algorithm.rounds=3",
+    "deploy.robust=median",
 ]
 
 
-def test_a_site_signs_only_what_it_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_signs_only_what_it_knows(tmp_path: Path) -> None:
     """All sites sign what they counted; a server that changes anything gets no signature."""
-    monkeypatch.setattr("fedssca.evaluate.confidence.path.STEPS", 1)
     config = parse(BASE, [f"data.path={table(tmp_path, 400)}", *SMALL])
-    _, _, link = deployed(config, SITES, tmp_path)
+
+    def tamper(site: str, asked: bytes, answer: bytes) -> bytes | None:
+        return None if site == "site-3" and decode(asked).kind == "sign" else answer
+
+    with pytest.raises(SitesMissing, match="site-3"):
+        deployed(config, SITES, tmp_path, tamper=tamper)
+    assert not (tmp_path / "run" / "certificate.json").exists()
+    _, _, link = deployed(config, SITES, tmp_path, resume=True)
     certificate = read_certificate(tmp_path / "run" / "certificate.json")
     certificate.check_signers()
+    kept: list[dict[str, Any]] = []
     for name, told in zip(link.parties, certificate.statement["commitments"], strict=True):
         folder = tmp_path / "data" / f"{name}.calibration"
         assert read_opening(folder / f"{RUN.hex()}.npz").committed == told
+        kept.append(json.loads((folder / f"{RUN.hex()}.json").read_text())["models"])
     w = np.load(tmp_path / "run" / "model.npz")["w"]
+    own = [models[model_digest(w)][0]["evidence"] for models in kept]
+    for name in ("rows", "hits"):  # counts are added up whatever joins the messages of a round
+        total = certificate.statement["claims"][0]["evidence"][name]
+        assert total == np.sum([each[name] for each in own], axis=0).tolist()
 
     def says(change: Callable[[dict[str, Any]], object], model: np.ndarray = w) -> str:
         statement = json.loads(canonical(certificate.statement))
@@ -193,6 +213,25 @@ def test_a_site_signs_only_what_it_knows(tmp_path: Path, monkeypatch: pytest.Mon
     for words, change in changes.items():
         assert words in says(change), words
     assert "not the one that it is about" in says(lambda s: s, w + 1)
+
+
+def test_sites_are_named_if_they_ask_for_it(tmp_path: Path) -> None:
+    """The server learns how many sites pass, and of others nothing."""
+    both = "problem.constraint=[{kind='fnr', positive=1, limit=0.1},{kind='fpr', limit=0.1}]"
+    given = ["data.calibration_fraction=0.5", both, "algorithm.rounds=3"]
+    settings = [*given, "problem.certify=each_site", "privacy.secure_sum=true"]
+    config = parse(BASE, [f"data.path={table(tmp_path, 400)}", *settings])
+    files = write_site_files(config, SITES, tmp_path / "data")
+    files[1].write_text("named = true\n" + files[1].read_text())
+    order = RunOrder(config, site_names(SITES), RUN)
+    result = RunServer(order, Loopback(parties(files)), tmp_path / "run").run()
+    assert result["certificate"]["certified"] is False
+    assert [entry["bound"] for entry in result["certificate"]["constraints"]] == [None, None]
+    events = (tmp_path / "run" / "events.jsonl").read_text()
+    assert "of 4 sites have too few calibration rows to certify it for any model" in events
+    (note,) = [note for note in result["notes"] if note.startswith("not certified")]
+    assert "of 4 sites could make the statement" in note
+    assert note.endswith("not passed: site-2")
 
 
 def test_questions_about_calibration_rows_are_counted() -> None:

@@ -96,14 +96,15 @@ class OwnTester(Tester):
     def what_is_missing(self, w: Array, statement: TestedStatement) -> list[str]:
         """How many sites could not make the statement."""
         passed, sites = statement.sites_passed or (0, self._sites)
-        return self.impossible(w) or [
+        return [
+            *self.impossible(w),
             f"not certified: {passed} of {sites} sites could make the statement about their own "
-            "rows; every site knows its own bounds" + self._named()
+            "rows; every site knows its own bounds" + self._named(),
         ]
 
     def _named(self) -> str:
         """The sites that did not pass the last test and want to be named."""
-        return f"; not among them: {', '.join(self._failed)}" if self._failed else ""
+        return f"; not passed: {', '.join(self._failed)}" if self._failed else ""
 
     def _answers(self, w: Array, bets: Mapping[str, Bets]) -> Any:
         return self._ask(w, bet_arrays(self.signs, bets, self._type))

@@ -72,7 +72,7 @@ class ServerPreparation:
             told = plainly_told(names, facts, asked, lambda all_: self._ask_all("count", all_))
         census = replace(merge(names, facts, asked, told), left_out=left_out)
         for column, why in (census.encoder or {}).get("left_out", {}).items():
-            self._record(f"column {column!r} is left out: {why}")
+            self.record(f"column {column!r} is left out: {why}")
         return census
 
     def prepare(self, config: Config, census: Census) -> Job:
@@ -141,10 +141,10 @@ class ServerPreparation:
             )
         away = ", ".join(f"{n} leaves out {k}" for n, k in zip(names, left_out, strict=True) if k)
         what = f"aligned: {common} common rows" + (f"; {away}" if away else "")
-        self._record(what)
+        self.record(what)
         return left_out
 
-    def _record(self, what: str) -> None:
+    def record(self, what: str) -> None:
         """Record what concerns all sites, before round 1."""
         event = {"round": 0, "site": "all sites", "event": what}
         self._record_event(event | {"time": time.time(), "live": len(self._sites.live)})

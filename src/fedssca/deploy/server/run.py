@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -102,8 +103,7 @@ class RunServer:
         check_deployed(self._config)
         if self._order.resume and (done := RunDirectory.open(self._out).result()) is not None:
             self._log.add_rows(*RunDirectory.open(self._out).rows())
-            if self._config.problem.certified and not (self._out / CERTIFICATE).exists():
-                self._sign(self._preparation.prepare(load_config(self._out), self._census()), done)
+            self._sign_if_missing(done)
             return done
         if not self._order.resume:
             RunDirectory.check_free(self._out)
@@ -183,8 +183,15 @@ class RunServer:
             on_row(row)
 
         if census.calibration:
-            promise = SiteCalibration(self.sites, job, census.calibration, adder)
-            check_promise(job.config, job.problem, promise)
+            exact = adder  # counts are added up also where a robust rule joins messages
+            if config.deploy.robust != "none":
+                exact = server_half(config, self._order.run, len(self.sites.names))
+            promise = SiteCalibration(self.sites, job, census.calibration, exact)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                check_promise(job.config, job.problem, promise)
+            for warning in said:
+                self._preparation.record(str(warning.message))
             job = job._replace(calibration=promise)
         evaluator = site_evaluator(self.sites, job, census.held, adder)
         result = carry_out(
@@ -200,6 +207,13 @@ class RunServer:
         if job.calibration is not None:
             self._sign(job, result)
         return result
+
+    def _sign_if_missing(self, result: dict[str, Any]) -> None:
+        """Let the sites sign a run that ended before all of them had signed its certificate."""
+        if self._config.problem.certified and not (self._out / CERTIFICATE).exists():
+            with jax.enable_x64(self._config.run.precision == "float64"):
+                job = self._preparation.prepare(load_config(self._out), self._census())
+                self._sign(job, result)
 
     def _sign(self, job: Job, result: dict[str, Any]) -> None:
         """Let the sites sign the certificate of a finished run."""

@@ -85,8 +85,11 @@ class CalibrationUse:
         bets = model_digest(*(theta[name] for name in sorted(theta)))
         if self._tested.setdefault((model, part), bets) != bets:
             raise InvalidMessage("a model is tested on calibration rows once, with the same bets")
-        if len({tested for tested, _ in self._tested}) > MOST_MODELS:
-            raise InvalidMessage(f"calibration rows test {MOST_MODELS} models, and not more")
+        if len({*self.claims, *(tested for tested, _ in self._tested)}) > MOST_MODELS:
+            raise InvalidMessage(
+                f"calibration rows test {MOST_MODELS} models of a run, and not more, also if it is "
+                "resumed: start a new run"
+            )
         return True
 
     def keep(self, model: str, results: list[ClaimResult]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedssca.data import Rows
+from fedssca.deploy.evidence import own_tester
 from fedssca.deploy.site.calibration import CalibrationUse, model_digest
 from fedssca.deploy.site.preparation import Prepared
 from fedssca.errors import UserError
@@ -76,11 +77,15 @@ def _differences(
         if isinstance(job.clients, Rows):
             yield "its model was not tested on this site's calibration rows"
         return
-    about = [c for c in claims if c["evidence"] is not None or c["site"] == number]
-    if len(about) != len(tested):
+    due = {m for limit in own_tester(job).limits for m in limit.constraints}
+    if {claim["constraint"] for claim in claims} != due:
         yield "it does not make the claims of the run's limits"
         return
-    for claim, mine in zip(about, tested, strict=True):
+    own_claims = {claim["constraint"]: claim for claim in tested}
+    for claim in claims:
+        mine = own_claims.get(claim["constraint"])  # none, if it is about another site
+        if mine is None or (claim["evidence"] is None and claim["site"] != number):
+            continue
         if any(claim[name] != mine[name] for name in SAME):
             yield "it does not make the claims of the run's limits"
         elif claim["evidence"] is None:
