@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -61,6 +63,7 @@ batch = 20
 rounds = 6
 [run]
 evaluate_every = 5
+precision = "float64"
 """
 
 
@@ -115,7 +118,7 @@ def test_the_bounds_are_those_of_the_simulator(case: str, tmp_path: Path) -> Non
         for name in ("bound", "calibration_rows", "certified", "confidence"):
             assert mine[name] == other[name], name
         counts = [np.array(entry["calibration_counts"]) for entry in (mine, other)]
-        np.testing.assert_allclose(*counts, rtol=5e-3)  # sums of losses: of nearly equal models
+        np.testing.assert_allclose(*counts, rtol=1e-6)
     for mine, other in zip(ours["claims"], theirs["claims"], strict=True):
         if "hits" in other["evidence"]:
             assert mine == other
@@ -123,11 +126,12 @@ def test_the_bounds_are_those_of_the_simulator(case: str, tmp_path: Path) -> Non
 
 def simulated_claims(config: Config, w: np.ndarray) -> list[ClaimResult]:
     """What the simulator says of a model on the calibration rows of all sites."""
-    job = build(config)
-    assert job.calibration is not None
-    point = job.problem.extended(w)
-    tally = evaluator_over(job.problem, job.clients, None).tally(point)
-    return job.calibration.tester(job.problem).test(point, tally).claims
+    with jax.enable_x64(True):
+        job = build(config)
+        assert job.calibration is not None
+        point = job.problem.extended(jnp.asarray(w))
+        tally = evaluator_over(job.problem, job.clients, None).tally(point)
+        return job.calibration.tester(job.problem).test(point, tally).claims
 
 
 def test_every_site_tests_its_own_rows(tmp_path: Path) -> None:

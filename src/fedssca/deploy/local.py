@@ -15,6 +15,7 @@ import numpy as np
 import tomli_w
 
 from fedssca.data import Columns, Dataset, Rows
+from fedssca.data.calibration import with_calibration
 from fedssca.data.load import encoded
 from fedssca.data.raw import RawData
 from fedssca.data.tables import write_csv
@@ -100,6 +101,8 @@ def write_site_files(config: Config, sites: int, folder: Path) -> list[Path]:
     """
     config = replace(config, data=replace(config.data, clients=sites))
     raw = data_source(config).read()
+    if config.calibration_fraction:  # the encoder of the simulator does not see these rows
+        raw = with_calibration(raw, config.calibration_fraction, config.run.seed)
     dataset = encoded(raw, encoding_rules(config.data))
     clients = share_out(config.data, dataset, config.run.seed)
     if clients.count != sites:
