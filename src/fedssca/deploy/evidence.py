@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from fedssca.data import Rows
-from fedssca.evaluate.confidence.evidence import COLUMNS, Bets
+from fedssca.evaluate.confidence.evidence import COLUMNS, Bets, order_of
 from fedssca.evaluate.confidence.path import MOST_TESTED
 from fedssca.evaluate.confidence.statement import Calibration, Tester
 from fedssca.run.build import Job
@@ -67,8 +67,12 @@ def clips(tester: Tester) -> dict[str, float]:
 
 def bets_of(tester: Tester, theta: dict[str, Any]) -> dict[str, Bets]:
     """The bets whose arrays, in the order of the measures, are `theta`."""
-    order = {name: np.argsort(-tester.signs[name], kind="stable") for name in theta}
-    return tester.bets({name: np.asarray(each, float)[order[name]] for name, each in theta.items()})
+    return tester.bets(
+        {
+            name: np.asarray(each, float)[order_of(tester.signs[name])]
+            for name, each in theta.items()
+        }
+    )
 
 
 def evidence_shapes(job: Job, dtype: Any) -> tuple[Any, Any]:

@@ -19,7 +19,13 @@ from fedssca.deploy.server.evaluate import added, chunks
 from fedssca.deploy.server.row_rounds import RowRounds
 from fedssca.deploy.server.sites import Sites
 from fedssca.evaluate.confidence import Tester
-from fedssca.evaluate.confidence.evidence import Bets, Evidence, bet_arrays, joined_evidence
+from fedssca.evaluate.confidence.evidence import (
+    Bets,
+    Evidence,
+    bet_arrays,
+    joined_evidence,
+    order_of,
+)
 from fedssca.evaluate.confidence.means import Floats
 from fedssca.evaluate.confidence.statement import TestedStatement
 from fedssca.evaluate.tally import Tally
@@ -73,8 +79,10 @@ class OwnTester(Tester):
     def rows(self, w: Array) -> dict[str, Floats]:
         """How many calibration rows of all sites count for each mean of each quantity."""
         found = self._answers(w, self._no_bets)["rows"]
-        order = {name: np.argsort(-self.signs[name], kind="stable") for name in found}
-        return {name: np.rint(np.asarray(own, float)[order[name]]) for name, own in found.items()}
+        return {
+            name: np.rint(np.asarray(own, float)[order_of(self.signs[name])])
+            for name, own in found.items()
+        }
 
     def impossible(self, w: Array) -> list[str]:
         """Which limits some site could not certify for any model."""

@@ -35,6 +35,7 @@ __all__ = [
     "evidence_pass",
     "evidence_sums",
     "joined_evidence",
+    "order_of",
     "signs_of",
 ]
 
@@ -193,7 +194,7 @@ def bet_arrays(
 ) -> dict[str, np.ndarray]:
     """theta of every quantity, (J, 2, 3), in the order of the measures."""
     return {
-        name: np.asarray(each.theta[np.argsort(_order(signs[name]))], dtype)
+        name: np.asarray(each.theta[np.argsort(order_of(signs[name]))], dtype)
         for name, each in bets.items()
     }
 
@@ -212,7 +213,7 @@ def joined_evidence(
     """The evidence in sums over rows, (J, COLUMNS) for every quantity, as `evidence_added` has."""
     given, found = bet_arrays(signs, bets, dtype), {}
     for name, each in bets.items():
-        order = _order(signs[name])
+        order = order_of(signs[name])
         own = np.asarray(sums[name], float)[order]
         found[name] = Evidence(
             weights=signs[name][order],
@@ -226,7 +227,7 @@ def joined_evidence(
     return found
 
 
-def _order(signs: Floats) -> np.ndarray:
+def order_of(signs: Floats) -> np.ndarray:
     """The means of a quantity in order: of a gap, what is subtracted comes last."""
     return np.argsort(-signs, kind="stable")
 
