@@ -175,7 +175,7 @@ def draw(rows: list[Row], file: Path) -> None:
             axes.errorbar(at, count.share, error, color=GREY, capsize=3, linewidth=1)
             axes.annotate(
                 f"{100 * count.share:.1f} %",
-                (at, high),
+                (at, max(high, 0.05)),
                 (0, 3),
                 textcoords="offset points",
                 ha="center",
