@@ -16,6 +16,8 @@ import json
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -105,7 +107,9 @@ def equal() -> None:
                     print(f"{name:15} w(T) {gaps[0]:.1e}  returned {gaps[1]:.1e}", flush=True)
 
 
-def measure(config: object, out: Path) -> dict[str, float]:
+@contextmanager
+def benchmark_jobs() -> Iterator[None]:
+    """Jobs that are submitted inside run rounds and bare rounds in turn (`deploy_parts`)."""
     write = session.write_job
 
     def as_benchmark(folder: Path, *order: object) -> None:
@@ -116,18 +120,23 @@ def measure(config: object, out: Path) -> dict[str, float]:
             file.write_text(text.replace(f"{kit.CLASSES}JobSite", "deploy_parts.EchoSite"))
 
     session.write_job = as_benchmark
-    here = {"PYTHONPATH": str(Path(__file__).parent)}
     try:
-        with (
-            local_deployment(nvflare, config, 4, out / "logs", here) as made,
-            nvflare.open_session(made.kits["submit"]) as connection,
-        ):
-            run = SubmittedRun.new(made.sites, render(config))
-            run.write(out)
-            tell = Follower(lambda row, live: None, print)
-            follow(connection, run, out, False, tell, 90.0)
+        yield
     finally:
         session.write_job = write
+
+
+def measure(config: object, out: Path) -> dict[str, float]:
+    here = {"PYTHONPATH": str(Path(__file__).parent)}
+    with (
+        local_deployment(nvflare, config, 4, out / "logs", here) as made,
+        nvflare.open_session(made.kits["submit"]) as connection,
+        benchmark_jobs(),
+    ):
+        run = SubmittedRun.new(made.sites, render(config))
+        run.write(out)
+        tell = Follower(lambda row, live: None, print)
+        follow(connection, run, out, False, tell, 90.0)
     return json.loads((out / "result.json").read_text())
 
 

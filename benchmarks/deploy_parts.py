@@ -10,7 +10,8 @@ from typing import Any
 
 from nvflare.collab import collab
 
-from fedssca.deploy.engines.nvflare.job import CollabLink, JobServer, JobSite
+from fedssca.deploy.engines.nvflare.job import JobServer, JobSite
+from fedssca.deploy.engines.nvflare.link import CollabLink
 from fedssca.deploy.server.job import ServerJob
 from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.rounds.codec import decode
@@ -18,6 +19,8 @@ from fedssca.run.config import parse
 from fedssca.run.privacy import server_half
 
 ROUNDS, WARM = 60, 10
+EXCHANGES = {"train/reply", "sum/unmask"}
+"""The exchanges of a round with rows; those of keys are left out, which come once."""
 
 
 class EchoSite(JobSite):
@@ -41,10 +44,11 @@ class Spy(CollabLink):
     """Remembers the sizes of the envelopes of the last call."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.sizes: dict[str, dict[str, tuple[int, int]]] = {}
 
-    def ask(self, envelopes: Any, timeout: float) -> Any:
-        answers = super().ask(envelopes, timeout)
+    def ask(self, envelopes: Any, timeout: float, patience: Any = None) -> Any:
+        answers = super().ask(envelopes, timeout, patience)
         kind = decode(next(iter(envelopes.values()))).kind
         self.sizes[kind] = {s: (len(d), len(answers[s].data)) for s, d in envelopes.items()}
         return answers
@@ -71,7 +75,7 @@ class BenchJob(ServerJob):
         rounds = server._rounds("train", job, job.algorithm, adder)
         state = job.algorithm.init(job.problem.start)
         ours, bare = [], []
-        for _ in range(ROUNDS):
+        for _ in range(min(ROUNDS, job.config.algorithm.most_rounds - 1)):
             begun = time.perf_counter()
             state = rounds.advance(state, int(state.round) + 1)
             ours.append(time.perf_counter() - begun)
@@ -90,9 +94,11 @@ class BenchJob(ServerJob):
         return {"state": "done"}
 
     def _rows(self, spy: Spy) -> None:
-        ((down, up),) = set(spy.sizes["train/reply"].values())
-        got = collab.clients(timeout=60.0).echo(bytes(down), up)
-        assert all(len(data) == up for _, data in got)
+        """As many exchanges as a round has, two with a secure sum, of the same bytes."""
+        for kind in EXCHANGES & spy.sizes.keys():
+            down, up = (max(each) for each in zip(*spy.sizes[kind].values(), strict=True))
+            got = collab.clients(timeout=60.0).echo(bytes(down), up)
+            assert all(len(data) == up for _, data in got)
 
     def _columns(self, spy: Spy, job: Any) -> None:
         """The same calls, the same bytes: own block down, h to all peers, own block up."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,9 @@ class Loopback:
             if back is not None:
                 self.answers.append(back)
         return answers
+
+    def busy(self) -> Collection[str]:
+        return ()
 
     def _poster(self, sender: str) -> Post:
         def post(envelopes: Mapping[str, bytes], timeout: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,45 @@ def test_a_late_site_is_left_out_of_the_round_and_stays(hidden: bool, tmp_path: 
     assert [event["round"] for event in events] == ([3, 4] if hidden else [3])
     assert all(event["site"] == "site-2" for event in events)
     assert all(event["event"].startswith("late") for event in events)
+
+
+class StuckLink(SlowLink):
+    """A link on which site-2 is stuck in round 3 of training, until round 6 begins."""
+
+    def __init__(self, files: list[Path]) -> None:
+        super().__init__(files, lambda site, kind, round_: self._is_stuck(site, kind, round_))
+        self._round, self.kinds = 0, list[tuple[str, int, bool]]()
+
+    def _is_stuck(self, site: str, kind: str, round_: int) -> bool:
+        return (site, kind, round_) == ("site-2", "train/reply", 3)
+
+    def busy(self) -> Collection[str]:
+        return ["site-2"] if 3 <= self._round < 5 else []
+
+    def ask(
+        self, envelopes: Mapping[str, bytes], timeout: float, patience: Patience | None = None
+    ) -> Mapping[str, Answer]:
+        first = decode(next(iter(envelopes.values())))
+        self.kinds.append((first.kind, first.round, "site-2" in envelopes))
+        found = super().ask(envelopes, timeout, patience)
+        if first.kind == "train/reply":
+            self._round = first.round
+        return found
+
+
+def test_nobody_waits_for_a_site_that_is_known_to_be_late(tmp_path: Path) -> None:
+    """It is asked again when it has answered; until then the others keep their keys."""
+    pytest.importorskip("cryptography")
+    config = parse(BASE, ["deploy.deadline=2", "privacy.secure_sum=true"])
+    link = StuckLink(write_site_files(config, 4, tmp_path / "data"))
+    server = RunServer(RunOrder(config, site_names(4), RUN), link, tmp_path / "run")
+    assert server.run()["sites"] == 4
+    assert shares(tmp_path) == pytest.approx([1, 1, 0.75, 0.75, 0.75, 1, 1], abs=0.01)
+    asked = [each for each in link.kinds if each[:2] in {("train/reply", t) for t in (3, 4, 5, 6)}]
+    assert [with_it for _, _, with_it in asked] == [True, False, False, True]
+    keys = [round_ for kind, round_, _ in link.kinds if kind == "sum/keys"]
+    assert [round_ for round_ in keys if 3 <= round_ <= 6] == [4, 6]
+    assert [event["round"] for event in server.status()["events"]] == [3]
 
 
 def test_a_site_that_stays_silent_is_dropped(

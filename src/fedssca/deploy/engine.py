@@ -7,7 +7,7 @@ envelopes between them, and lets the submitting side start and watch jobs.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -56,8 +56,12 @@ class Link(Protocol):
         """Send each named site its envelope, all at once; return one answer for each of them.
 
         With `patience` the answers that have not come after so many seconds are late, once enough
-        others are there.
+        others are there. A site that was late is sent its next envelope when it has answered the
+        earlier one; if it never does, it is an answer without data that says so.
         """
+
+    def busy(self) -> Collection[str]:
+        """The sites that were late and have not answered since."""
 
 
 Post = Callable[[Mapping[str, bytes], float], None]

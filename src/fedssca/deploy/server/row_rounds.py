@@ -79,7 +79,7 @@ class RowRounds:
             arrays_of(published),
             partial(self._read, like),
         )
-        here = [number for number in asked if number in sites.live]
+        here = sites.in_time(self._stage, round_, asked)
         try:
             found = self._adder.gather(ask, here, like)
         except SitesMissing:

@@ -1,8 +1,8 @@
 """The server's view of the sites: which are alive, which answers are usable, what a round cost.
 
 A site that cannot be reached or does not answer in time is dropped for the rest of the job. If
-rounds have a deadline, a site that misses it is late: the round goes on without it, and it may
-answer the next one, but it is dropped if it stays silent for as long as a site may take. An
+rounds have a deadline, a site that misses it is late: the round goes on without it, and so do the
+next ones until it has answered. It is dropped if it stays silent for as long as a site may take. An
 answer that is broken (undecodable, of another round, of a wrong shape, or not finite) is not used,
 and a site that sends three in a row is dropped too. Every such event is recorded with the site that
 sent the answer, whatever the answer says of other sites.
@@ -129,7 +129,7 @@ class Sites:
             self._add_costs(number, len(data), answer)
             if answer.data is None:
                 if not answer.late or self._is_silent(number, round_, begun):
-                    self._drop(number, round_, answer.error)
+                    self.drop(number, round_, answer.error)
                 continue
             self._silent_since.pop(number, None)
             envelope = self._usable(number, round_, partial(self._read, answer.data, kind, round_))
@@ -196,8 +196,29 @@ class Sites:
         if phase == "reply":
             kind, beside = f"{stage}/reply", request
         arrays = {number: beside | marked(own) for number, own in sent.items()}
-        patience = self._patience if stage in ("probe", "train") else None
-        return self.exchange(kind, round_, arrays, read, patience)
+        return self.exchange(kind, round_, arrays, read, self._patience_in(stage))
+
+    def in_time(self, stage: str, round_: int, asked: Iterable[int]) -> list[int]:
+        """Those of `asked` that an exchange can have an answer from.
+
+        These are the live ones. Where rounds have a deadline, they are those of them that have
+        answered what they were asked before, if these are enough: the others would be late again.
+        """
+        patience, live = self._patience_in(stage), [one for one in asked if one in self.live]
+        if patience is None:
+            return live
+        still = set(self._link.busy())
+        busy = [number for number in live if self.names[number] in still]
+        for number in busy:
+            if self._is_silent(number, round_, time.monotonic()):
+                self.drop(number, round_, f"no answer in {self._timeout:g} seconds")
+        self.check(round_)
+        free = [one for one in live if one not in busy]
+        live = [one for one in live if one in self.live]
+        return free if len(free) >= min(len(live), patience.enough) else live
+
+    def _patience_in(self, stage: str) -> Patience | None:
+        return self._patience if stage in ("probe", "train") else None
 
     def check(self, round_: int) -> None:
         """Raise `SitesMissing` if too few sites are alive for the run to go on."""
@@ -262,7 +283,8 @@ class Sites:
             self._record(number, round_, "late: rounds go on without it until it answers")
         return time.monotonic() - self._silent_since[number] > self._timeout
 
-    def _drop(self, number: int, round_: int, why: str) -> None:
+    def drop(self, number: int, round_: int, why: str) -> None:
+        """Leave a site out for the rest of the job, with a line in the record of events."""
         if number not in self.live:
             return
         self.live.remove(number)
@@ -272,7 +294,7 @@ class Sites:
         self._broken_in_a_row[number] += 1
         self._record(number, round_, f"answer not used: {why}")
         if self._broken_in_a_row[number] >= PATIENCE:
-            self._drop(number, round_, f"{PATIENCE} broken answers in a row")
+            self.drop(number, round_, f"{PATIENCE} broken answers in a row")
 
     def _record(self, number: int, round_: int, what: str) -> None:
         self._last_event[number] = what

@@ -8,8 +8,7 @@ sites execute.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,9 @@ from nvflare.app_common.job_launcher.client_process_launcher import ClientProces
 from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 from nvflare.collab import collab
 
-from fedssca.deploy.engine import Answer, JobOrder, Patience, PeerUnreachable
+from fedssca.deploy.engine import JobOrder, PeerUnreachable
 from fedssca.deploy.engines.nvflare.kit import SITE_FILE, SITES, TOPIC
+from fedssca.deploy.engines.nvflare.link import CollabLink
 from fedssca.deploy.server.job import ServerJob
 from fedssca.deploy.site.identity import certified
 from fedssca.deploy.site.ledger import ledger_of
@@ -29,11 +29,7 @@ from fedssca.errors import UserError
 from fedssca.rounds.codec import InvalidMessage
 from fedssca.system import end_with_parent
 
-__all__ = ["CollabLink", "JobLauncher", "JobServer", "JobSite"]
-
-
-LOOK = 0.005
-"""The seconds between two looks at calls that have a deadline."""
+__all__ = ["JobLauncher", "JobServer", "JobSite"]
 
 
 class JobServer:
@@ -55,45 +51,6 @@ class JobServer:
     def _command(self, topic: str, asked: Any, fl_ctx: Any) -> dict[str, Any]:
         del topic, fl_ctx
         return self._job.command(asked)
-
-
-class CollabLink:
-    """A `Link`: envelopes travel as calls of `JobSite.handle`."""
-
-    def ask(
-        self, envelopes: Mapping[str, bytes], timeout: float, patience: Patience | None = None
-    ) -> Mapping[str, Answer]:
-        """Call all sites at once; each answer comes with the time it took."""
-        begun = time.perf_counter()
-        seconds: dict[str, float] = {}
-
-        def clock(site: str) -> Callable[..., Any]:
-            def arrived(gcc: Any, result: Any) -> Any:
-                del gcc
-                seconds[site] = time.perf_counter() - begun
-                return result
-
-            return arrived
-
-        waiting = {
-            site: collab.get_clients([site])(
-                blocking=False, timeout=timeout, process_resp_cb=clock(site)
-            ).handle(data)
-            for site, data in envelopes.items()
-        }
-        late = _late(waiting, begun, patience) if patience else set()
-        answers = {}
-        for site, results in waiting.items():
-            if site in late:
-                answers[site] = Answer(None, "late", time.perf_counter() - begun, late=True)
-                continue
-            got = [data for _, data in results]
-            if got:
-                answers[site] = Answer(got[0], "", seconds.get(site, 0.0))
-            else:
-                why = results.failures.get(site)
-                answers[site] = Answer(None, _reason(why), time.perf_counter() - begun)
-        return answers
 
 
 class JobSite:
@@ -136,17 +93,6 @@ class JobSite:
         return True
 
 
-def _late(waiting: Mapping[str, Any], begun: float, patience: Patience) -> set[str]:
-    """The sites whose calls have no outcome yet when the others are no longer waited for."""
-    while True:
-        open_calls = {site for site, calls in waiting.items() if not calls.num_whole_items_received}
-        answered = sum(len(calls) for calls in waiting.values())
-        enough = answered >= patience.enough and time.perf_counter() - begun >= patience.seconds
-        if not open_calls or enough:
-            return open_calls
-        time.sleep(LOOK)
-
-
 def _post(envelopes: Mapping[str, bytes], timeout: float) -> None:
     """Call `put` at each peer, encrypted for that peer alone; return when all have answered."""
     waiting = {
@@ -156,11 +102,6 @@ def _post(envelopes: Mapping[str, bytes], timeout: float) -> None:
     for peer, results in waiting.items():
         if not [done for _, done in results if done is True]:
             raise PeerUnreachable(peer, str(results.failures.get(peer)))
-
-
-def _reason(failure: Any) -> str:
-    """The engine's words in one line."""
-    return " ".join(str(failure).split())[:200] if failure else "no answer"
 
 
 class JobLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
