@@ -64,7 +64,7 @@ class Gathered(NamedTuple):
     total: Any
     who: tuple[int, ...]
     liars: tuple[int, ...] = ()
-    """The clients that sent wrong shares; the sum is right all the same."""
+    """The clients that have certainly sent wrong shares; the sum is right all the same."""
 
 
 class Answerer(Protocol):

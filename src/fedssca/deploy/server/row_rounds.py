@@ -90,6 +90,8 @@ class RowRounds:
             if gone:
                 raise SitesMissing([sites.names[number] for number in gone], said) from error
             raise UserError(said) from error
+        for number in found.liars:
+            sites.drop(number, round_, "it sent wrong shares of the secrets of several sites")
         if asked and not found.who:
             sites.check_all(asked, {}, round_)
         weight = self._weight

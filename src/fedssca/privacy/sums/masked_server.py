@@ -6,7 +6,6 @@ enough parties agree. The module `masked_client` describes the messages.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -88,7 +87,8 @@ class MaskedSumServer:
                 continue
             total = self._opened(ask, epoch, replies, layout.size)
             answered = tuple(sorted(replies))
-            return Gathered(layout.unpack(from_fixed(total)), answered, liars(self._misfits))
+            wrong = liars(self._misfits, max(1, self._rules.colluders()))
+            return Gathered(layout.unpack(from_fixed(total)), answered, wrong)
 
     def _set_up(self, ask: Ask, asked: Sequence[int]) -> Epoch:
         """Start an epoch: new keys for all of `asked`."""
@@ -281,13 +281,14 @@ def _collected(
     return found
 
 
-def liars(misfits: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the parties that explain several misfits; a single one does not say which of two."""
-    left, found = list(misfits), []
-    while left:
-        who, times = Counter(party for pair in left for party in pair).most_common(1)[0]
-        if times < 2:
-            break
-        found.append(who)
-        left = [pair for pair in left if who not in pair]
-    return tuple(sorted(found))
+def liars(misfits: Sequence[tuple[int, int]], most: int) -> tuple[int, ...]:
+    """Return the parties that must have lied, if at most `most` parties lie.
+
+    A misfit says that one of two parties lied, and not which. What two honest parties send fits, so
+    an honest party has misfits with `most` others at most; whoever has them with more has lied.
+    """
+    others: dict[int, set[int]] = {}
+    for left, right in misfits:
+        others.setdefault(left, set()).add(right)
+        others.setdefault(right, set()).add(left)
+    return tuple(sorted(who for who, with_whom in others.items() if len(with_whom) > most))
