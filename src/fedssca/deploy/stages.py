@@ -18,6 +18,8 @@ The server and the sites call these functions with the same job, so both know wh
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -41,7 +43,9 @@ __all__ = [
     "PASSED_ON",
     "STAGES",
     "Shapes",
+    "chunks",
     "hides_h",
+    "is_chunk",
     "largest_h",
     "method_of",
     "shapes_of",
@@ -85,8 +89,34 @@ def largest_h(job: Job) -> int:
     """
     if not isinstance(job.clients, Columns):
         return 0
-    rows, terms = max(CHUNK, job.algorithm.batch), job.problem.combine.shape[1]
+    rows, terms = max(3 * CHUNK // 2, job.algorithm.batch), job.problem.combine.shape[1]
     return max(rows * terms * h.size for h in h_shapes(job.problem, job.clients, 1))
+
+
+def chunks(rows: int) -> Iterator[np.ndarray]:
+    """The rows that parties with columns add up at a time.
+
+    Each has CHUNK rows; a rest of less than half of that joins the last one. There is one way to
+    divide the rows: sums over other parts of them would give away single rows by subtraction.
+    """
+    for begin in _starts(rows):
+        yield _chunk(begin, rows)
+
+
+def is_chunk(index: np.ndarray, rows: int) -> bool:
+    """Whether these rows are one of the chunks into which so many rows are divided."""
+    begin = int(index[0]) if len(index) else -1
+    return begin in _starts(rows) and np.array_equal(index, _chunk(begin, rows))
+
+
+def _starts(rows: int) -> range:
+    last = max(0, CHUNK * math.ceil(rows / CHUNK - 1.5))
+    return range(0, min(rows, last + 1), CHUNK)
+
+
+def _chunk(begin: int, rows: int) -> np.ndarray:
+    end = rows if begin == _starts(rows)[-1] else begin + CHUNK
+    return np.arange(begin, end, dtype=np.int32)
 
 
 def method_of(stage: str, job: Job) -> tuple[Algorithm, MessageNoise | None]:

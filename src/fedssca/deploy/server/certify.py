@@ -15,9 +15,10 @@ import numpy as np
 from fedssca.data import Rows
 from fedssca.deploy.evidence import keeps_own, own_tester, without_rows
 from fedssca.deploy.server.column_rounds import ColumnRounds
-from fedssca.deploy.server.evaluate import added, chunks
+from fedssca.deploy.server.evaluate import added
 from fedssca.deploy.server.row_rounds import RowRounds
 from fedssca.deploy.server.sites import Sites
+from fedssca.deploy.stages import chunks
 from fedssca.evaluate.confidence import Tester
 from fedssca.evaluate.confidence.evidence import (
     Bets,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -14,8 +12,9 @@ from fedssca.data import Columns, Rows
 from fedssca.deploy.server.column_rounds import ColumnRounds
 from fedssca.deploy.server.row_rounds import RowRounds
 from fedssca.deploy.server.sites import Sites, SitesMissing
+from fedssca.deploy.stages import chunks
 from fedssca.evaluate.evaluator import EvaluatedSums, Evaluator, evaluator_of
-from fedssca.evaluate.passes import CHUNK, about_one_client
+from fedssca.evaluate.passes import about_one_client
 from fedssca.evaluate.tally import SHARED_ROWS, TallySums
 from fedssca.privacy.noise.evaluation import sensible
 from fedssca.problem.problem import Array
@@ -23,7 +22,7 @@ from fedssca.rounds.aggregate import Adder, Gathered
 from fedssca.run.build import Job
 from fedssca.run.privacy import hides_clients
 
-__all__ = ["added", "chunks", "joint_scores", "site_evaluator"]
+__all__ = ["added", "joint_scores", "site_evaluator"]
 
 
 def site_evaluator(sites: Sites, job: Job, held: int, adder: Adder) -> Evaluator:
@@ -178,14 +177,6 @@ def joint_scores(sites: Sites, job: Job, w: Array, rows: int) -> np.ndarray:
         rounds.answer_on(serial, w, chunk)["scores"] for serial, chunk in enumerate(chunks(rows), 1)
     ]
     return np.concatenate(parts)
-
-
-def chunks(rows: int) -> Iterator[np.ndarray]:
-    """All rows in chunks; a short rest joins the last one, because sites add up no few rows."""
-    last = max(0, CHUNK * math.ceil(rows / CHUNK - 1.5))
-    for begin in range(0, min(rows, last + 1), CHUNK):
-        end = rows if begin == last else begin + CHUNK
-        yield np.arange(begin, end, dtype=np.int32)
 
 
 def added(parts: list[Any]) -> Any:

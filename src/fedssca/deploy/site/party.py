@@ -37,13 +37,13 @@ from fedssca.deploy.stages import (
     PASSED_ON,
     STAGES,
     hides_h,
+    is_chunk,
     method_of,
     shapes_of,
     spending_of,
     stage_roles,
 )
 from fedssca.deploy.sums import SUM, for_stage, for_sum, marked, weight_of
-from fedssca.evaluate.passes import CHUNK
 from fedssca.privacy.noise.secret import SecretNoise
 from fedssca.rounds.aggregate import Arrays
 from fedssca.rounds.client import SERVER
@@ -299,20 +299,8 @@ def _check_indices(stage: str, asked: Any, ready: Prepared) -> None:
     index = asked["indices"]
     if len(index) and not (index.min() >= 0 and index.max() < rows):
         raise InvalidMessage(f"row numbers outside 0 to {rows - 1} were asked for")
-    if stage in ("measure", "tally", "slope", "evidence") and not _is_chunk(index, rows):
+    if stage in ("measure", "tally", "slope", "evidence") and not is_chunk(index, rows):
         raise InvalidMessage("sums are evaluated over whole chunks of rows, and not over others")
-
-
-def _is_chunk(index: np.ndarray, rows: int) -> bool:
-    """Whether these are the rows from a multiple of CHUNK to the next one, or to the end.
-
-    Sums over rows that a server may choose give away single rows by subtraction.
-    """
-    begin = int(index[0]) if len(index) else 0
-    whole = begin + len(index) == rows or len(index) == CHUNK
-    return (
-        begin % CHUNK == 0 and whole and np.array_equal(index, np.arange(begin, begin + len(index)))
-    )
 
 
 def _no_message() -> Any:
