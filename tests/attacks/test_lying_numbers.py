@@ -82,6 +82,15 @@ def test_a_robust_sum_keeps_the_limit(rule: str, tmp_path: Path) -> None:
     assert true_value(tmp_path) <= 0.02
 
 
+def test_a_bound_on_lengths_halves_the_damage_and_does_not_keep_the_limit(tmp_path: Path) -> None:
+    """The liar pulls no further than the others, but it pulls: nobody's direction is left out."""
+    config = parse(CONFIG, ["deploy.robust=norm-bound"])
+    deployed(config, 5, tmp_path / "bounded", tamper=lie)
+    deployed(parse(CONFIG), 5, tmp_path / "plain", tamper=lie)
+    bounded, plain = (true_value(tmp_path / name) for name in ("bounded", "plain"))
+    assert 0.02 < bounded < 0.7 * plain
+
+
 def test_honest_sites_lose_little(tmp_path: Path) -> None:
     """The simulator adds up by the same rules: what they cost can be seen before a deployment."""
     found = {}
