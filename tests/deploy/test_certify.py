@@ -159,13 +159,12 @@ SMALL = [
     "data.calibration_fraction=0.5",
     "problem.constraint=[{kind='fnr', positive=1, limit=0.6}]",
     "algorithm.rounds=3",
-    "deploy.robust=median",
 ]
 
 
 def test_a_site_signs_only_what_it_knows(tmp_path: Path) -> None:
     """All sites sign what they counted; a server that changes anything gets no signature."""
-    config = parse(BASE, [f"data.path={table(tmp_path, 400)}", *SMALL])
+    config = parse(BASE, [f"data.path={table(tmp_path, 400)}", *SMALL, "deploy.robust=median"])
 
     def tamper(site: str, asked: bytes, answer: bytes) -> bytes | None:
         return None if site == "site-3" and decode(asked).kind == "sign" else answer

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from fedssca.errors import UserError
@@ -108,7 +109,8 @@ def check_run(certificate: Certificate, run: Path) -> TrainedModel:
                 f"{run / 'result.json'}: certificate.{name} is not what certificate.json says: "
                 "one of the two was edited"
             )
-    _check_limits(certificate, problem_again(model))
+    with jax.enable_x64(model.network.dtype == "float64"):
+        _check_limits(certificate, problem_again(model))
     return model
 
 
