@@ -38,8 +38,8 @@ def stated_entries(certificate: Row) -> list[Row]:
 def limits_kept(entries: Sequence[Row]) -> tuple[int, int, str]:
     """How many limits hold on the training rows, of how many, and the worst of their statuses."""
     found = [entry for entry in entries if entry["status"] in STATUSES]
-    worst = max((STATUSES.index(entry["status"]) for entry in found), default=0)
-    return sum(entry["feasible"] for entry in found), len(found), STATUSES[worst]
+    worst = max((entry["status"] for entry in found), key=STATUSES.index, default="kept")
+    return sum(entry["feasible"] for entry in found), len(found), worst
 
 
 def promise_words(entry: Row) -> str:
