@@ -75,6 +75,7 @@ def by_hand() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
 
 
 FAILED = pytest.StashKey[bool]()
+LONGEST = ("test_docs.py", "test_mnist.py", "test_certify.py", "test_same_bits.py")
 
 
 @pytest.fixture(scope="session")
@@ -112,12 +113,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the real processes.
+    """Begin with the real processes, then with the files that take longest.
 
-    They run one after the other and wait much of the time: they keep one worker busy from the
-    start while the others compute.
+    Real processes run one after the other and wait much of the time: they keep one worker busy from
+    the start while the others compute. A long file that begins last leaves the others idle.
     """
-    items.sort(key=lambda item: item.get_closest_marker("processes") is None)
+    items.sort(
+        key=lambda item: (
+            item.get_closest_marker("processes") is None,
+            item.path.name not in LONGEST,
+        )
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
