@@ -89,7 +89,6 @@ EACH_SITE = [
     "problem.constraint=[{kind='fnr', positive=1, limit=0.5},{kind='loss', limit=1.0}]",
 ]
 CASES = {
-    "rows": [],
     "rows, secure sum": ["privacy.secure_sum=true"],
     "columns, secure sum": [
         "data.split=feature",
