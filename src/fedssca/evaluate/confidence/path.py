@@ -268,10 +268,12 @@ def _tightened_model(
     return (w, row | {"constraints": loose}), passes
 
 
-def _counted_rows(result: ClaimResult) -> int:
-    """The number of calibration rows that a claim is tested on."""
-    rows = result.seen.rows
-    return int(rows.max() if result.claim.whole else rows.sum())
+def _counted_rows(rows: np.ndarray, whole: bool) -> int:
+    """The number of calibration rows of a claim, from those of its means.
+
+    If a group is compared with all rows (`whole`), the rows of the group are among them.
+    """
+    return int(rows.max() if whole else rows.sum())
 
 
 def _entries(
@@ -292,7 +294,9 @@ def _entries(
             "certified": certified,
             "bound": _in_own_unit(problem, m, worst.claim, bound),
             "p_value": worst.p_value,
-            "calibration_rows": sum(_counted_rows(claim) for claim in own),
+            "calibration_rows": sum(
+                _counted_rows(claim.seen.rows, claim.claim.whole) for claim in own
+            ),
             "calibration_value": worst.seen.value if worst.known else None,
             "calibration_counts": worst.seen.counts,
         }
@@ -321,7 +325,7 @@ def _own_entries(problem: Problem, tester: Tester, w: Array, certified: bool) ->
                 "certified": certified,
                 "bound": _in_own_unit(problem, m, claim, claim.limit) if certified else None,
                 "p_value": None,
-                "calibration_rows": int(counted.max() if limit.whole else counted.sum()),
+                "calibration_rows": _counted_rows(counted, limit.whole),
                 "calibration_value": None,
                 "calibration_counts": None,
             }

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -46,7 +45,7 @@ def evaluate_rows(
     model: TrainedModel, table: Mapping[str, Array], x: Array, y: Array
 ) -> dict[str, Any]:
     """The quantities of the run on rows with the classes y, and each limit with its counts."""
-    with jax.enable_x64(model.network.dtype == "float64"):
+    with model.own_precision():
         problem = problem_again(model)
         columns = labelled_rows(model, table, x, y)
         evaluator = evaluator_over(problem, Rows(columns, (len(x),)), columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,9 +117,13 @@ class TrainedModel:
                 raise UserError(f"{where}: column {name!r} must hold numbers only; mend it")
         return np.stack([table[name] for name in self.features], axis=1).astype(np.float32)
 
+    def own_precision(self) -> AbstractContextManager[Any]:
+        """Inside it JAX computes in the precision in which the model was trained."""
+        return jax.enable_x64(self.network.dtype == "float64")
+
     def scores(self, x: Array) -> Array:
         """The scores of encoded rows (rows, classes); the largest names the class."""
-        with jax.enable_x64(self.network.dtype == "float64"):
+        with self.own_precision():
             model = self.network.model()
             w0, w1 = map(jnp.asarray, self.layers)
             score = jax.jit(lambda rows: model.top(w0, model.local(w1, rows)))
@@ -128,7 +133,7 @@ class TrainedModel:
     @property
     def layers(self) -> tuple[Array, Array]:
         """The parameters of the top, w_0, and of the first layer, W_1 (units, features)."""
-        with jax.enable_x64(self.network.dtype == "float64"):
+        with self.own_precision():
             w0, w1 = ravel_pytree(self.network.model().init(0))[1](jnp.asarray(self.w))
             return np.asarray(w0), np.asarray(w1)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -54,7 +53,7 @@ def recount(statement: Row, model: TrainedModel, shown: Mapping[int, Opening]) -
     """
     complete = len(shown) == len(statement["commitments"])
     counted = 0
-    with jax.enable_x64(model.network.dtype == "float64"):
+    with model.own_precision():
         problem = problem_again(model)
         for claim in statement["claims"]:
             site = claim["site"]

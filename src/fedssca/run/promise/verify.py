@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from fedssca.errors import UserError
@@ -109,7 +108,7 @@ def check_run(certificate: Certificate, run: Path) -> TrainedModel:
                 f"{run / 'result.json'}: certificate.{name} is not what certificate.json says: "
                 "one of the two was edited"
             )
-    with jax.enable_x64(model.network.dtype == "float64"):
+    with model.own_precision():
         _check_limits(certificate, problem_again(model))
     return model
 

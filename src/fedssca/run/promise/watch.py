@@ -144,7 +144,7 @@ def _measured(
     model: TrainedModel, columns: Mapping[str, Any], claims: Mapping[str, Row]
 ) -> dict[str, WatchedRows]:
     """The values of all rows for the means of every claim."""
-    with jax.enable_x64(model.network.dtype == "float64"):
+    with model.own_precision():
         problem = problem_again(model)
         w = problem.extended(jnp.asarray(model.w))
         rows = held_out(columns)
