@@ -50,7 +50,8 @@ class Spy(CollabLink):
     def ask(self, envelopes: Any, timeout: float, patience: Any = None) -> Any:
         answers = super().ask(envelopes, timeout, patience)
         kind = decode(next(iter(envelopes.values()))).kind
-        self.sizes[kind] = {s: (len(d), len(answers[s].data)) for s, d in envelopes.items()}
+        given = {s: answers[s].data for s in envelopes}  # a late site has given nothing
+        self.sizes[kind] = {s: (len(envelopes[s]), len(d)) for s, d in given.items() if d}
         return answers
 
 
