@@ -21,7 +21,7 @@ import fedssca
 
 fedssca.keep_compiled_programs()
 
-from problems.case import dataset, dense  # noqa: E402
+from problems.case import dataset, dense, folder_of  # noqa: E402
 from problems.groups import gap_limits  # noqa: E402
 
 from fedssca.run.build import build  # noqa: E402
@@ -44,9 +44,12 @@ def gap(limit: float, hidden: tuple[int, ...], seed: int) -> tuple[Result, float
     return result, float(np.mean(np.asarray(guess) != data.test["y"]))
 
 
-def configured(settings: list[str], seed: int) -> tuple[Result, float]:
-    """A run of `fedssca run --set ...`."""
-    result = train(build(parse("", [*settings, f"run.seed={seed}"])))
+def configured(name: str, settings: list[str], seed: int) -> tuple[Result, float]:
+    """A run of `fedssca run --set ...` with a named data set and five clients."""
+    data = [f"data.name={name}", "data.clients=5"]
+    if folder := folder_of(name):
+        data.append(f"data.dir={folder}")
+    result = train(build(parse("", [*data, *settings, f"run.seed={seed}"])))
     return result, 1 - float(result.final["test_accuracy"])
 
 
@@ -56,15 +59,15 @@ def runs() -> Iterator[tuple[str, Run]]:
         for limit in (0.005, 0.05):
             yield f"adult {name}, gap <= {limit:g}", partial(gap, limit, hidden)
     loss = ["problem.objective=loss"]
-    adult = [*loss, "data.name=adult", "data.clients=5", "algorithm.batch=100"]
     parity = 'problem.constraint=[{kind="parity", column="sex", limit=0.05}]'
-    yield "adult mlp, parity <= 0.05", partial(configured, [*adult, "model.name=mlp", parity])
+    adult = [*loss, "algorithm.batch=100", "model.name=mlp", parity]
+    yield "adult mlp, parity <= 0.05", partial(configured, "adult", adult)
     few = 'problem.constraint=[{kind="fnr", limit=0.01}]'
-    cancer = [*loss, "data.name=breast-cancer", "data.clients=5", "model.name=linear", few]
-    yield "breast cancer linear, fnr <= 0.01", partial(configured, cancer)
-    credit = ["data.name=credit", "data.clients=5", "model.name=linear"]
+    cancer = [*loss, "model.name=linear", few]
+    yield "breast cancer linear, fnr <= 0.01", partial(configured, "breast-cancer", cancer)
     small = ["problem.objective=norm", 'problem.constraint=[{kind="loss", limit=0.05}]']
-    yield "credit linear, loss <= 0.05", partial(configured, [*credit, *small])
+    credit = ["model.name=linear", *small]
+    yield "credit linear, loss <= 0.05", partial(configured, "credit", credit)
 
 
 def main() -> None:

@@ -102,15 +102,20 @@ def case(
 @functools.cache
 def dataset(name: str, rows: int = 0) -> Any:
     """A named data set; with `rows`, that many of its training rows, always the same."""
-    root = cache_folder()
-    below = sorted(p for p in root.glob("*") if p.is_dir()) if root.is_dir() else []
-    embedded = name in ("digits", "breast-cancer")
-    folder = None if embedded else next((p for p in (root, *below) if locate(name, p)), None)
-    data = fedssca.load(name, directory=folder)
+    data = fedssca.load(name, directory=folder_of(name))
     if not rows:
         return data
     kept = np.sort(np.random.default_rng(0).permutation(len(data.train["y"]))[:rows])
     return dataclasses.replace(data, train={k: v[kept] for k, v in data.train.items()})
+
+
+def folder_of(name: str) -> Path | None:
+    """The folder of a named data set: that of the data sets, or a folder inside it."""
+    root = cache_folder()
+    if name in ("digits", "breast-cancer") or not root.is_dir():
+        return None
+    below = sorted(p for p in root.glob("*") if p.is_dir())
+    return next((p for p in (root, *below) if locate(name, p)), None)
 
 
 def file_of(name: str) -> Path:
