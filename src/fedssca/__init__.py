@@ -21,9 +21,10 @@ _MODULE_OF = {
     "FederatedClassifier": "fedssca.run.estimators",
     "Fused": "fedssca.rounds.fused",
     "Groups": "fedssca.problem.constraints",
+    "JoinedModel": "fedssca.problem.forms",
     "Local": "fedssca.rounds.in_process",
     "Message": "fedssca.methods.algorithm",
-    "Model": "fedssca.problem.models",
+    "Model": "fedssca.problem.forms",
     "Problem": "fedssca.problem.problem",
     "Quadratic": "fedssca.methods.solver",
     "Request": "fedssca.methods.algorithm",
@@ -45,6 +46,7 @@ _MODULE_OF = {
     "classifier": "fedssca.problem.models",
     "client_loss_at_most": "fedssca.problem.constraints",
     "client_loss_gap_at_most": "fedssca.problem.constraints",
+    "cnn": "fedssca.problem.models",
     "cross_entropy": "fedssca.problem.constraints",
     "custom": "fedssca.problem.constraints",
     "custom_problem": "fedssca.problem.custom",
@@ -74,6 +76,7 @@ _MODULE_OF = {
     "opportunity_gap_at_most": "fedssca.problem.constraints",
     "parity_gap_at_most": "fedssca.problem.constraints",
     "participation": "fedssca.methods.participation",
+    "party_mlp": "fedssca.problem.models",
     "power": "fedssca.methods.schedule",
     "precision_at_least": "fedssca.problem.constraints",
     "primal_dual": "fedssca.methods.rivals",
@@ -159,10 +162,13 @@ if TYPE_CHECKING:
     from fedssca.problem.constraints import straight_through as straight_through
     from fedssca.problem.custom import custom_problem as custom_problem
     from fedssca.problem.custom import vertical_problem as vertical_problem
-    from fedssca.problem.models import Model as Model
+    from fedssca.problem.forms import JoinedModel as JoinedModel
+    from fedssca.problem.forms import Model as Model
     from fedssca.problem.models import classifier as classifier
+    from fedssca.problem.models import cnn as cnn
     from fedssca.problem.models import linear as linear
     from fedssca.problem.models import mlp as mlp
+    from fedssca.problem.models import party_mlp as party_mlp
     from fedssca.problem.problem import Problem as Problem
     from fedssca.problem.problem import Vertical as Vertical
     from fedssca.problem.scores import from_scores as from_scores

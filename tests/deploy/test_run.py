@@ -61,6 +61,11 @@ CASES = {
         "privacy.secure_sum=true",
     ],
     "until converged": [*LIMIT, "algorithm.rounds=auto", "algorithm.max_rounds=8"],
+    "bottoms": [*COLUMNS, *PLAIN, "model.bottom=[[5, 3], [4]]", "model.join=concatenate"],
+    "halves of images, hidden": [
+        *(*COLUMNS, *PLAIN, "model.name=cnn", "model.channels=[2]", "model.bottom=[3]"),
+        *("data.label_holder=1", "privacy.secure_sum=true"),
+    ],
     "double precision": [*LIMIT, *COLUMNS, "run.precision=float64"],
 }
 

@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 from fedssca import Rows, UserError, classifier, loss_at_most, mlp, power, simulate, ssca
 from fedssca.problem.constraints import Constraint
-from fedssca.problem.models import _split
+from fedssca.problem.models import vertical_form
 from fedssca.problem.scores import assemble, from_scores
 
 P, J, L = 7, 5, 3
@@ -65,7 +65,7 @@ def test_assemble_can_replace_the_body_of_classifier(columns: dict[str, np.ndarr
         return model.top(w0, model.local(w1, batch["x"]))
 
     def split(stacked: Any, measures: Any) -> Any:
-        return _split(model, stacked, measures, start, unravel, features)
+        return vertical_form(model.divided(unravel(start), features), stacked, measures, features)
 
     made = classifier(model, LIMITS, l2=0.1, features=features)
     own = assemble(scores, start, unravel, LIMITS, "loss", 0.1, split)

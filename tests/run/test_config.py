@@ -122,7 +122,7 @@ def fnr(options: str) -> str:
         ("", ["algorithm.tau=nan"], "algorithm.tau = nan: it must be a finite number"),
         ("", ["algorithm.rho.alpha=inf"], "algorithm.rho.alpha = inf: it must be a finite number"),
         ("", ["algorithm.tau=1" + "0" * 400], "finite"),
-        ("", ["model.name=3"], "model.name = 3 is unknown: known are linear, mlp"),
+        ("", ["model.name=3"], "model.name = 3 is unknown: known are cnn, linear, mlp"),
         ("", ["data.path=3"], "data.path = 3: it must be a string"),
         ("", ["data.sizes=3"], "data.sizes = 3: it must be a list"),
         ("", ['data.sizes=["a"]'], "data.sizes.0 = 'a': it must be a number"),

@@ -106,6 +106,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, settings in {
         "rows": [],
         "columns": ["data.split=feature"],
+        "bottoms": [
+            "data.split=feature",
+            "model.bottom=[12, 8]",
+            "model.join=concatenate",
+            "algorithm.rounds=60",
+        ],
         "linear": ["model.name=linear", "run.precision=float64"],
     }.items():
         with pytest.warns(UserWarning, match="'patient' is left out"):
@@ -152,7 +158,7 @@ def agrees(model: TrainedModel, found: tuple[Any, Any], rows: Any) -> None:
     assert clear.mean() > 0.9  # the others are ties
 
 
-@pytest.mark.parametrize("name", ["rows", "columns", "linear"])
+@pytest.mark.parametrize("name", ["rows", "columns", "bottoms", "linear"])
 def test_onnx_predicts_raw_cells(name: str, runs: Path, tmp_path: Path) -> None:
     """Dates, booleans, codes, markers of missing cells, other and unseen values, odd characters."""
     pytest.importorskip("onnx")
@@ -162,7 +168,8 @@ def test_onnx_predicts_raw_cells(name: str, runs: Path, tmp_path: Path) -> None:
     assert set(kinds.values()) == {"number", "date", "boolean", "category"}
     assert set(kinds) == cells().keys() - {"patient", "state"}
     files = export_onnx(model, tmp_path / "m.onnx")
-    parts = ["m-party-1", "m-party-2", "m-party-3", "m-head"] if name == "columns" else ["m"]
+    apart = name in ("columns", "bottoms")
+    parts = ["m-party-1", "m-party-2", "m-party-3", "m-head"] if apart else ["m"]
     assert [path.name for path in files] == [f"{part}.onnx" for part in parts]
     for columns in (cells(), new_cells()):
         rows = write(tmp_path / "new.csv", columns)
@@ -199,13 +206,21 @@ def test_onnx_files_tell_what_they_are(runs: Path, tmp_path: Path) -> None:
     assert json.loads(own["columns"])["ward"] == {"kind": "category", "tensor": "double"}
 
 
-def test_arrays_are_one_input(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["model.name=linear"],
+        ["model.name=cnn", "model.image=[4, 6]", "model.channels=[3]", "model.parties=2"],
+        ["model.name=cnn", "model.image=[4, 3, 2]", "model.pooling=mean", "model.channels=[2]"],
+    ],
+)
+def test_arrays_are_one_input(settings: list[str], tmp_path: Path) -> None:
     """Images have no encoder: x is multiplied by the scale inside the graph."""
     runtime = pytest.importorskip("onnxruntime")
     draw = np.random.default_rng(0)
-    x = draw.integers(0, 9, (60, 4)).astype(np.uint8)
-    np.savez(tmp_path / "rows.npz", x=x, y=x.argmax(axis=1))
-    config = parse(CONFIG.format(path=tmp_path / "rows.npz"), ["data.label=", "model.name=linear"])
+    x = draw.integers(0, 9, (60, 24)).astype(np.uint8)
+    np.savez(tmp_path / "rows.npz", x=x, y=x[:, :4].argmax(axis=1))
+    config = parse(CONFIG.format(path=tmp_path / "rows.npz"), ["data.label=", *settings])
     execute(config, tmp_path / "run")
     model = load_model(tmp_path / "run")
     (file,) = export_onnx(model, tmp_path / "m.onnx")
@@ -329,13 +344,20 @@ assert "fedssca" not in sys.modules
     assert found == pytest.approx(model.predict_proba(runs / "rows.csv"), abs=1e-6)
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid"])
-def test_all_activations(activation: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("activation", "more"),
+    [
+        ("relu", ["model.hidden=[4, 3]", "model.layer_norm=true"]),
+        ("tanh", ["model.bottom=[[4, 3], [3]]", "model.parties=2"]),
+        ("sigmoid", []),
+    ],
+)
+def test_all_activations(activation: str, more: list[str], tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     torch = pytest.importorskip("torch")
     from sklearn.datasets import load_breast_cancer
 
-    settings = [f"model.activation={activation}", "algorithm.rounds=3"]
+    settings = [f"model.activation={activation}", "algorithm.rounds=3", *more]
     execute(parse(SMALL, settings), tmp_path / "run")
     model, raw = load_model(tmp_path / "run"), load_breast_cancer()
     table = {str(name): raw.data[:, j] for j, name in enumerate(raw.feature_names)}

@@ -1,80 +1,73 @@
-"""Ready-made networks, written once for both forms: scores = top(w_0, sum_i local(w_i, x_i)).
-
-The first layer is linear in the features, so it can be divided among parties that hold columns.
-With one party this is the ordinary network, with several parties the paper's vertical form.
-"""
+"""Ready-made networks, alone and for the columns of parties, and the problem of a classifier."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from fedssca.errors import UserError, nearest
 from fedssca.problem.constraints import Constraint, ScoreTerm, worst_parts
-from fedssca.problem.pickling import portable, remembered
+from fedssca.problem.forms import AnyModel, DividedModel, JoinedModel, Model
+from fedssca.problem.layers import ACTIVATIONS, Dense, apply_stack
+from fedssca.problem.pickling import remembered
 from fedssca.problem.problem import Array, Batch, Problem, Vertical
 from fedssca.problem.scores import ScoreMeasures, assemble
+from fedssca.problem.stacks import (
+    Filters,
+    Join,
+    Stacks,
+    Style,
+    dense_stacks,
+    party_stacks,
+)
 
-__all__ = ["ACTIVATIONS", "Model", "Network", "classifier", "linear", "mlp"]
-
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "swish": jax.nn.swish,
-    "relu": jax.nn.relu,
-    "tanh": jnp.tanh,
-    "sigmoid": jax.nn.sigmoid,
-}
-
-
-class Model(NamedTuple):
-    """A network with first layer W_1 (H, P), scaled inputs, and a top with parameters w_0."""
-
-    init: Callable[[int], tuple[Any, Array]]
-    """seed -> (w_0, W_1)."""
-    top: Callable[[Any, Array], Array]
-    """(w_0, h (B, H)) -> scores (B, L)."""
-    scale: float
-    """The factor by which inputs are multiplied, so that images can stay uint8 in memory."""
-
-    def local(self, weights: Array, x: Array) -> Array:
-        """h = scale * x W_1' for all columns, or for the columns of one party."""
-        return (x.astype(weights.dtype) * self.scale) @ weights.T
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), portable(tuple(self))
-
-    def __deepcopy__(self, _memo: object) -> Model:
-        return self
+__all__ = [
+    "classifier",
+    "cnn",
+    "divisible",
+    "joined",
+    "linear",
+    "mlp",
+    "party_mlp",
+    "vertical_form",
+]
 
 
 @remembered
 def mlp(
     features: int,
-    hidden: int,
+    hidden: int | Sequence[int],
     classes: int,
     activation: str = "swish",
     *,
+    biases: bool | None = None,
+    layer_norm: bool = False,
     scale: float = 1.0,
     dtype: str = "float32",
 ) -> Model:
-    """The paper's network P-J-L, no biases: scores = W_0 S(W_1 x), S(z) = z / (1 + exp(-z)).
+    """A network of dense layers; with a number J of hidden units the paper's network P-J-L.
 
-    Weights start at N(0, 1 / fan_in). The flat vector is W_0 (L, J), then W_1 (J, P), row by row.
+    The paper's network has no biases: scores = W_0 S(W_1 x), S(z) = z / (1 + exp(-z)). Its weights
+    start at N(0, 1 / fan_in), and the flat vector is W_0 (L, J), then W_1 (J, P), row by row.
+
+    A list of hidden units gives one layer for each entry, with biases unless `biases` is false, and
+    with a LayerNorm before every activation if `layer_norm` is true. The flat vector is everything
+    above the first layer, then W_1.
     """
-    if activation not in ACTIVATIONS:
-        raise UserError(
-            f"activation = {activation!r} is unknown: {nearest(activation, ACTIVATIONS)}"
-        )
-    act = ACTIVATIONS[activation]
+    paper = isinstance(hidden, int) and not biases and not layer_norm
+    style = Style.of(activation, not paper if biases is None else biases, layer_norm)
+    if not isinstance(hidden, int) or not paper:
+        return divisible(dense_stacks(features, hidden, classes, style, scale, dtype))
+    act, shape = ACTIVATIONS[activation], (classes, hidden)
 
     def init(seed: int) -> tuple[Array, Array]:
         draw = np.random.default_rng(seed).standard_normal
-        top, bottom = draw((classes, hidden)), draw((hidden, features))
+        top, bottom = draw(shape), draw((hidden, features))
         w0, w1 = top / np.sqrt(hidden), bottom / np.sqrt(features)
         return jnp.asarray(w0, dtype), jnp.asarray(w1, dtype)
 
@@ -97,31 +90,106 @@ def linear(features: int, classes: int, *, scale: float = 1.0, dtype: str = "flo
     return Model(init, top, scale)
 
 
-class Network(NamedTuple):
-    """A ready-made network in plain values, from which it can be built again."""
+def party_mlp(
+    parties: Sequence[Sequence[int]],
+    bottom: Sequence[int] | Sequence[Sequence[int]],
+    hidden: int | Sequence[int],
+    classes: int,
+    activation: str = "swish",
+    *,
+    join: Join = "sum",
+    biases: bool = True,
+    layer_norm: bool = False,
+    scale: float = 1.0,
+    dtype: str = "float32",
+) -> JoinedModel:
+    """A network of dense layers for each party, and a head: scores = head(join_i bottom_i(x_i)).
 
-    name: str
-    """ "mlp" or "linear"."""
-    features: int
-    classes: int
-    hidden: int
-    """The number of hidden units; only "mlp" has them."""
-    activation: str
-    """The function of the hidden units."""
-    scale: float
-    """The factor by which inputs are multiplied."""
-    dtype: str
+    `parties` are the columns of each party, and `bottom` the widths of the layers of its network:
+    one list for all of them, or one list for each. The last of these layers is linear. The outputs
+    h_i are added or concatenated; the head adds biases, applies the activation and has the hidden
+    layers `hidden`.
 
-    def model(self) -> Model:
-        """The functions of the network."""
-        shape: dict[str, Any] = {"scale": self.scale, "dtype": self.dtype}
-        if self.name == "linear":
-            return linear(self.features, self.classes, **shape)
-        return mlp(self.features, self.hidden, self.classes, self.activation, **shape)
+    >>> model = party_mlp([[0, 1], [2, 3, 4]], [8, 4], [16], 2)
+    >>> [h.shape for h in model.init(0)[1][0][0]]
+    [(8, 2), (8,)]
+    """
+    style = Style.of(activation, biases, layer_norm)
+    return joined(party_stacks(parties, bottom, hidden, classes, join, style, scale, dtype))
+
+
+def cnn(
+    image: Sequence[int],
+    classes: int,
+    channels: Sequence[int] = (16, 32),
+    hidden: int | Sequence[int] = (128,),
+    activation: str = "swish",
+    *,
+    kernel: int = 3,
+    pool: int = 2,
+    pooling: str = "max",
+    parties: Sequence[Sequence[int]] | None = None,
+    bottom: Sequence[int] | Sequence[Sequence[int]] = (),
+    join: Join = "concatenate",
+    biases: bool = True,
+    layer_norm: bool = False,
+    scale: float = 1.0,
+    dtype: str = "float32",
+) -> JoinedModel:
+    """A convolutional network for images of the shape (height, width) or (height, width, channels).
+
+    Each entry of `channels` is a convolution with so many kernels of kernel x kernel, an activation
+    and pooling over squares of pool x pool. Dense layers with the widths `hidden` follow. If
+    parties hold parts of every image, `parties` are their columns: each party has convolutions of
+    its own, and dense layers of the widths `bottom` if these are given, before the join.
+    """
+    filters = Filters.of(image, channels, kernel, pool, pooling)
+    places = [range(math.prod(filters.image))] if parties is None else parties
+    style = Style.of(activation, biases, layer_norm)
+    return joined(party_stacks(places, bottom, hidden, classes, join, style, scale, dtype, filters))
+
+
+@remembered
+def divisible(stacks: Stacks) -> Model:
+    """The model of stacks with one bottom that is one layer without biases."""
+    ((first,),) = stacks.bottoms
+    assert isinstance(first, Dense)
+
+    def init(seed: int) -> tuple[Any, Array]:
+        head, (((weights,),),) = stacks.init(seed)
+        return head, weights
+
+    return Model(init, lambda w0, h: apply_stack(stacks.head, w0, h), stacks.scale)
+
+
+@remembered
+def joined(stacks: Stacks) -> JoinedModel:
+    """The model of stacks with one bottom for each party."""
+
+    def bottom(number: int) -> Callable[[Any, Array], Array]:
+        layers = stacks.bottoms[number]
+
+        def applied(values: Any, x: Array) -> Array:
+            return apply_stack(layers, values, x.astype(stacks.dtype) * stacks.scale)
+
+        return applied
+
+    def head(w0: Any, hs: Sequence[Array]) -> Array:
+        added = stacks.join == "sum"
+        joined = sum(hs[1:], start=hs[0]) if added else jnp.concatenate(list(hs), axis=1)
+        return apply_stack(stacks.head, w0, joined)
+
+    return JoinedModel(
+        stacks.init,
+        tuple(bottom(number) for number in range(len(stacks.bottoms))),
+        head,
+        stacks.parties,
+        stacks.join == "sum",
+    )
 
 
 def classifier(
-    model: Model,
+    model: AnyModel,
     constraints: Sequence[Constraint] = (),
     *,
     objective: str = "loss",
@@ -145,14 +213,16 @@ def classifier(
     `features` are the columns of each party, if parties hold columns. The layout of w is that of
     the whole network in both cases.
     """
-    start, unravel = ravel_pytree(model.init(seed))
+    params = model.init(seed)
+    start, unravel = ravel_pytree(params)
 
     def scores(w: Array, batch: Batch) -> Array:
-        w0, w1 = unravel(w)
-        return model.top(w0, model.local(w1, batch["x"]))
+        return model.apply(unravel(w), batch["x"])
 
     def split(stacked: ScoreTerm, measures: ScoreMeasures) -> Vertical:
-        return _split(model, stacked, measures, start, unravel, features or ())
+        return vertical_form(
+            model.divided(params, features or ()), stacked, measures, features or ()
+        )
 
     return assemble(
         scores,
@@ -163,43 +233,31 @@ def classifier(
         l2,
         None if features is None else split,
         parts=worst_parts(objective, sizes, groups, column, titles),
-        level=_chance(model, *unravel(start)),
+        level=_chance(model, params),
     )
 
 
-def _chance(model: Model, w0: Any, w1: Array) -> float:
+def _chance(model: AnyModel, params: Any) -> float:
     """log L, the loss if all L classes are equally likely."""
-    hidden = jax.ShapeDtypeStruct((1, len(w1)), w1.dtype)
-    return math.log(jax.eval_shape(model.top, w0, hidden).shape[1])
+    rows = jax.ShapeDtypeStruct((1, model.width(params)), jnp.float32)
+    return math.log(jax.eval_shape(model.apply, params, rows).shape[1])
 
 
-def _split(
-    model: Model,
+def vertical_form(
+    parts: DividedModel,
     stacked: Callable[[Array, Batch], Array],
     measures: ScoreMeasures,
-    start: Array,
-    unravel: Callable[[Array], tuple[Any, Array]],
     features: Sequence[np.ndarray],
 ) -> Vertical:
-    """The vertical form: the block of party i is W_1[:, features[i]], at its positions in w."""
-    positions = np.arange(start.size)
-    w0, w1 = unravel(start)
-    flat0, unravel0 = ravel_pytree(w0)
-    places = positions[flat0.size :].reshape(w1.shape)
-
-    def local(width: int) -> Callable[[Array, Array], Array]:
-        return lambda w, x: model.local(w.reshape(-1, width), x)
-
-    def scores(w: Array, hs: Sequence[Array]) -> Array:
-        return model.top(unravel0(w), sum(hs[1:], start=hs[0]))
-
+    """The vertical form of the problem, from that of the model."""
+    scores = parts.scores
     return Vertical(
-        locals=tuple(local(len(own)) for own in features),
+        locals=parts.locals,
         head=lambda w, hs, batch: stacked(scores(w, hs), batch),
-        blocks=(positions[: flat0.size], *(places[:, own].ravel() for own in features)),
+        blocks=parts.blocks,
         features=tuple(features),
-        linear=True,
-        additive=True,
+        linear=parts.linear,
+        additive=parts.additive,
         scores=scores,
         measure=lambda w, hs, batch: measures(scores(w, hs), batch),
     )

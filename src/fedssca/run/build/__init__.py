@@ -30,7 +30,7 @@ from fedssca.run.build.data import (
     reading_of,
     share_out,
 )
-from fedssca.run.build.pose import l2_of, model_of, network_of, problem_of
+from fedssca.run.build.pose import l2_of, network_of, problem_of
 from fedssca.run.build.runtime import RUNTIMES, Engine, engine_of
 from fedssca.run.config import Config
 from fedssca.run.privacy import check_columns, noise_of
@@ -46,7 +46,6 @@ __all__ = [
     "engine_of",
     "for_horizon",
     "load_dataset",
-    "model_of",
     "network_of",
     "plan",
     "probing",

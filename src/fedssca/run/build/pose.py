@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from fedssca.data import Columns, Dataset, Rows
+from fedssca.data import Columns, Dataset, Rows, by_feature
+from fedssca.errors import UserError, nearest
 from fedssca.problem.constraints import (
     TrainingRows,
     from_config,
@@ -16,11 +19,12 @@ from fedssca.problem.constraints import (
 )
 from fedssca.problem.constraints.cells import cells_of
 from fedssca.problem.constraints.worst import MOST_GROUPS
-from fedssca.problem.models import Model, Network, classifier
+from fedssca.problem.models import classifier
+from fedssca.problem.networks import Network
 from fedssca.problem.problem import Part, Problem
 from fedssca.run.schema import Config
 
-__all__ = ["l2_of", "model_of", "network_of", "problem_of"]
+__all__ = ["l2_of", "network_of", "problem_of"]
 
 IMAGES = 1e-5
 """The weight of |w|^2 beside the loss of images."""
@@ -33,10 +37,11 @@ def problem_of(
     features: Sequence[np.ndarray] | None = None,
 ) -> Problem:
     """The problem that a config names; `features`: for parties with these columns in any case."""
-    blocks = clients.blocks if isinstance(clients, Columns) else None
+    if features is None and isinstance(clients, Columns):
+        features = clients.blocks
     posed, rows = config.problem, _rows(dataset, clients)
     made = classifier(
-        model_of(config, dataset),
+        network_of(config, dataset, features).model(),
         [
             made
             for entry in posed.constraint
@@ -47,7 +52,7 @@ def problem_of(
         ],
         objective=posed.objective,
         l2=l2_of(config, dataset, clients),
-        features=blocks if features is None else features,
+        features=features,
         seed=config.run.seed,
         **parts_from_config(posed.objective, posed.column, rows),
     )
@@ -86,15 +91,14 @@ def _parts(config: Config, rows: TrainingRows) -> tuple[Part, ...]:
     return tuple(made.values())
 
 
-def model_of(config: Config, dataset: Dataset) -> Model:
-    """The network that a config names, for this data."""
-    return network_of(config, dataset).model()
-
-
-def network_of(config: Config, dataset: Dataset) -> Network:
-    """The same in plain values."""
+def network_of(
+    config: Config, dataset: Dataset, features: Sequence[np.ndarray] | None = None
+) -> Network:
+    """The network that a config names, for this data; `features` are the columns of parties."""
     width, model = dataset.train["x"].shape[1], config.model
-    return Network(
+    paper = model.name == "mlp" and isinstance(model.hidden, int) and not model.layer_norm
+    biases = (model.joins or not paper) if model.biases is None else model.biases
+    network = Network(
         model.name,
         width,
         dataset.classes,
@@ -102,7 +106,69 @@ def network_of(config: Config, dataset: Dataset) -> Network:
         model.activation,
         dataset.scale,
         config.run.precision,
+        biases,
+        model.layer_norm,
     )
+    if not model.joins:
+        return network
+    parties = _parties(model.parties, dataset, width) if features is None else features
+    convolved: dict[str, Any] = {}
+    if model.name == "cnn":
+        convolved = {
+            name: getattr(model, name) for name in ("channels", "kernel", "pool", "pooling")
+        }
+        convolved["image"] = model.image or _square(width)
+    return network._replace(
+        parties=[[int(place) for place in own] for own in parties],
+        bottom=model.bottom,
+        join=model.join or ("sum" if model.bottom else "concatenate"),
+        **convolved,
+    )
+
+
+def _parties(asked: int | list[list[str]] | None, dataset: Dataset, width: int) -> list[Any]:
+    """The columns of each bottom: all of them, equal parts in order, or by their names."""
+    if asked is None or isinstance(asked, int):
+        if (asked or 1) > width:
+            raise UserError(f"model.parties = {asked}: the data have {width} features only")
+        return list(by_feature(dataset.train, asked or 1).blocks)
+    places = _places(dataset)
+    found = []
+    for names in asked:
+        for name in names:
+            if name not in places:
+                raise UserError(f"model.parties: no column {name!r}; {nearest(name, places)}")
+        found.append(sorted(place for name in names for place in places[name]))
+    held = [place for own in found for place in own]
+    if missing := [name for name, own in places.items() if not set(own) <= set(held)]:
+        raise UserError(
+            f"model.parties: column {missing[0]!r} belongs to no party; give every column to one"
+        )
+    if len(held) > width:
+        raise UserError("model.parties: a column belongs to two parties; give each to one")
+    return found
+
+
+def _places(dataset: Dataset) -> dict[str, list[int]]:
+    """The places of the features that were made of each raw column."""
+    if dataset.encoder is None:
+        return {name: [place] for place, name in enumerate(dataset.features)}
+    found, begin = {}, 0
+    for column in dataset.encoder.columns:
+        found[column.name] = list(range(begin, begin + len(column.features)))
+        begin += len(column.features)
+    return found
+
+
+def _square(width: int) -> list[int]:
+    """The shape of square images of so many pixels."""
+    side = math.isqrt(width)
+    if side * side != width:
+        raise UserError(
+            f'model.name = "cnn": {width} features are no square image; set model.image = '
+            "[height, width] or [height, width, channels]"
+        )
+    return [side, side]
 
 
 def _rows(dataset: Dataset, clients: Rows | Columns) -> TrainingRows:

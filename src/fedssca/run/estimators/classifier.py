@@ -20,7 +20,8 @@ from fedssca.errors import UserError
 from fedssca.evaluate.confidence import Calibration
 from fedssca.evaluate.evaluator import evaluator_over
 from fedssca.problem.constraints import TrainingRows, parts_from_config
-from fedssca.problem.models import Model, classifier, linear, mlp
+from fedssca.problem.forms import AnyModel, JoinedModel, Model
+from fedssca.problem.models import classifier, linear, mlp
 from fedssca.problem.pickling import portable
 from fedssca.problem.problem import Problem
 from fedssca.run.build.calibrate import auto_for
@@ -58,16 +59,17 @@ CHUNK = 4096
 class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that is trained over several clients and keeps stated limits.
 
-    `model` is "mlp" (with `hidden` units), "linear" or a `fedssca.Model`. `constraints` may contain
-    mappings as in a TOML file ({"kind": "fnr", "limit": 0.1, "positive": "sick"}), constraints,
-    lists of them, and functions of the training columns that return them. These columns are "x",
-    "y" (numbered in the order of `classes_`), "classes" (which are `classes_`), "client", and
-    further columns of the clients. With `objective` "norm" the model has the smallest |w|^2 that
-    keeps the constraints, with "loss" the smallest loss + `l2` |w|^2. "worst_client" takes the
-    largest loss of a client instead, "worst_group" that of a group of rows with the same value in
-    `column`. Step sizes are found from the data. With `rounds`
-    "auto" it trains until it has converged, for at most `max_rounds` rounds. `verbose` shows a
-    progress line.
+    `model` is "mlp" (with `hidden` units, or a list of them), "linear" or a `fedssca.Model`.
+    `constraints` may contain mappings as in a TOML file
+    ({"kind": "fnr", "limit": 0.1, "positive": "sick"}), constraints, lists of them, and functions
+    of the training columns that return them. These columns are "x", "y" (numbered in the order of
+    `classes_`), "classes" (which are `classes_`), "client", and further columns of the clients.
+
+    With `objective` "norm" the model has the smallest |w|^2 that keeps the constraints, with "loss"
+    the smallest loss + `l2` |w|^2. "worst_client" takes the largest loss of a client instead,
+    "worst_group" that of a group of rows with the same value in `column`. Step sizes are found from
+    the data. With `rounds` "auto" it trains until it has converged, for at most `max_rounds`
+    rounds. `verbose` shows a progress line.
 
     Arrays, and DataFrames of numbers, are used as they are: scale them first, with the same numbers
     for all clients. A DataFrame with text, dates or missing cells is encoded as the table of a run
@@ -98,8 +100,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        model: str | Model = "mlp",
-        hidden: int = 64,
+        model: str | AnyModel = "mlp",
+        hidden: int | Sequence[int] = 64,
         constraints: Any = (),
         objective: str = "loss",
         l2: float = 1e-4,
@@ -269,10 +271,10 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "result_")
         x = self._inputs(X)
         network = self._network()
-        w0, w1 = self.result_.params
+        params = self.result_.params
         parts = [x[at : at + CHUNK] for at in range(0, max(len(x), 1), CHUNK)]
         return np.concatenate(
-            [np.asarray(network.top(w0, network.local(w1, jax.numpy.asarray(p)))) for p in parts]
+            [np.asarray(network.apply(params, jax.numpy.asarray(p))) for p in parts]
         )
 
     def _inputs(self, X: Any) -> np.ndarray:
@@ -290,13 +292,13 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", None)
         return inputs_of(self.encoder_, raw_table(x, "", names), "")
 
-    def _network(self) -> Model:
+    def _network(self) -> AnyModel:
         inputs = len(self.encoder_.features) if self.encoder_ else self.n_features_in_
         classes = len(self.classes_)
-        if isinstance(self.model, Model):
+        if isinstance(self.model, Model | JoinedModel):
             return _check_fit(self.model, inputs, classes)
         if self.model == "mlp":
-            if self.hidden < 1:
+            if isinstance(self.hidden, int) and self.hidden < 1:
                 raise UserError(f"hidden = {self.hidden}: it must be at least 1")
             return mlp(inputs, self.hidden, classes)
         if self.model == "linear":
@@ -319,13 +321,15 @@ def _without_rows(table: Mapping[str, np.ndarray], marks: np.ndarray) -> dict[st
     return kept if marks.any() else dict(table)
 
 
-def _check_fit(model: Model, features: int, classes: int) -> Model:
+def _check_fit(model: AnyModel, features: int, classes: int) -> AnyModel:
     """Return the model if its numbers of features and scores are those of the data."""
-    w0, w1 = model.init(0)
-    scores = jax.eval_shape(model.top, w0, jax.ShapeDtypeStruct((1, w1.shape[0]), w1.dtype))
-    if (w1.shape[1], scores.shape[1]) != (features, classes):
+    params = model.init(0)
+    width = model.width(params)
+    rows = jax.ShapeDtypeStruct((1, width), np.float32)
+    scores = jax.eval_shape(model.apply, params, rows)
+    if (width, scores.shape[1]) != (features, classes):
         raise UserError(
-            f"the model takes {w1.shape[1]} features and gives {scores.shape[1]} scores, "
+            f"the model takes {width} features and gives {scores.shape[1]} scores, "
             f"the data have {features} features and {classes} classes: build it to fit"
         )
     return model

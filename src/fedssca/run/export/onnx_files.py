@@ -1,24 +1,32 @@
 """The ONNX files of a trained model: raw columns in, class and probabilities out.
 
     one file          raw columns -> prediction, probabilities
-    FILE-party-I      the raw columns of party I -> h_I = scale * x_I W_I'    (parties with columns)
+    FILE-party-I      the raw columns of party I -> h_I             (parties with columns)
     FILE-head         h_1, h_2, ... -> prediction, probabilities
+
+h_I is the output of party I's network: scale * x_I W_I' if the first layer is divided.
 
 A row with a cell that `fedssca predict` refuses has NaN as its probabilities.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedssca.data.encode import ColumnEncoding
+from fedssca.problem.layers import apply_stack
 from fedssca.run.export.encoding import EncodedColumns, encode_columns, inputs_of_columns
 from fedssca.run.export.files import write_file
 from fedssca.run.export.graph import Graph, Value, require_onnx
-from fedssca.run.export.layers import Layers, layers_of
+from fedssca.run.export.layers import Filled, TrainedLayers, layers_of
+from fedssca.run.export.onnx_layers import add_layers
 from fedssca.run.model import TrainedModel
 
 __all__ = ["export_onnx"]
@@ -34,36 +42,61 @@ def export_onnx(model: TrainedModel, path: Path) -> list[Path]:
 
 
 def _whole(model: TrainedModel) -> Any:
-    graph = Graph()
-    h, told = _hidden(graph, model, None)
-    _top(graph, model, h)
+    graph, layers = Graph(), layers_of(model)
+    x, wrong, told = _inputs(graph, model, np.arange(model.network.features))
+    one = len(layers.parties) == 1
+    parts = [
+        x if one else graph.add("Gather", x, graph.constant(own, np.int64), axis=1)
+        for own in layers.parties
+    ]
+    hs = [
+        _hidden(graph, model, part, wrong, bottom)
+        for part, bottom in zip(parts, layers.bottoms, strict=True)
+    ]
+    _top(graph, model, layers, hs)
     return graph.model(_told(model) | told)
 
 
 def _apart(model: TrainedModel, path: Path) -> dict[Path, Any]:
     """One graph for each party with columns, and one for the head."""
-    width, kind = len(layers_of(model).first), KINDS[model.network.dtype]
+    layers, kind = layers_of(model), KINDS[model.network.dtype]
+    bottoms = _divided(layers, model.blocks)
+    widths = [_width(bottom, len(own)) for bottom, own in zip(bottoms, model.blocks, strict=True)]
     made = {}
-    for number, block in enumerate(model.blocks, 1):
+    for number, (block, bottom) in enumerate(zip(model.blocks, bottoms, strict=True), 1):
         graph = Graph()
-        h, told = _hidden(graph, model, np.array(block))
-        graph.output("h", h, kind, width)
+        x, wrong, told = _inputs(graph, model, np.array(block))
+        h = _hidden(graph, model, x, wrong, bottom)
+        graph.output("h", h, kind, widths[number - 1])
         place = path.with_name(f"{path.stem}-party-{number}{path.suffix}")
         made[place] = graph.model(_told(model) | told | {"party": number})
     graph = Graph()
-    hs = [graph.input(f"h_{i + 1}", kind, width) for i in range(len(model.blocks))]
-    _top(graph, model, graph.add("Sum", *hs))
+    hs = [graph.input(f"h_{i}", kind, width) for i, width in enumerate(widths, 1)]
+    _top(graph, model, layers, hs)
     head = path.with_name(f"{path.stem}-head{path.suffix}")
     return made | {head: graph.model(_told(model) | {"parties": len(hs)})}
 
 
-def _hidden(graph: Graph, model: TrainedModel, block: Any) -> tuple[Value, dict[str, Any]]:
-    """h = x first' of all features or of one block of them, and what the inputs are.
+def _divided(layers: TrainedLayers, blocks: Sequence[Sequence[int]]) -> list[Filled]:
+    """The network of each party; a first layer that is common is divided by its columns."""
+    if len(layers.bottoms) == len(blocks):
+        return layers.bottoms
+    (((first, (weights,)),),) = layers.bottoms
+    return [[(first, (weights[:, list(own)],))] for own in blocks]
 
-    A row with a cell that cannot be encoded has NaN as its h.
-    """
-    kind, first = KINDS[model.network.dtype], layers_of(model).first
-    own = np.arange(first.shape[1]) if block is None else block
+
+def _width(bottom: Filled, inputs: int) -> int:
+    """The number of outputs of a bottom."""
+    arrays = [tuple(map(jnp.asarray, values)) for _, values in bottom]
+    rows = jax.ShapeDtypeStruct((1, inputs), arrays[0][0].dtype if arrays[0] else np.float32)
+    stack = tuple(layer for layer, _ in bottom)
+    return int(jax.eval_shape(partial(apply_stack, stack), arrays, rows).shape[1])
+
+
+def _inputs(
+    graph: Graph, model: TrainedModel, own: Any
+) -> tuple[Value, list[Value], dict[str, Any]]:
+    """The features `own` of the network, marks of rows that cannot be encoded, and the inputs."""
     if model.encoder is None:
         x, wrong = EncodedColumns(graph.input("x", "float", len(own)), [])
         told: dict[str, Any] = {"features": [model.features[place] for place in own]}
@@ -73,13 +106,23 @@ def _hidden(graph: Graph, model: TrainedModel, block: Any) -> tuple[Value, dict[
         told = {"columns": inputs_of_columns(model, columns)}
         if len(places) < sum(len(column.features) for column in columns):
             x = graph.add("Gather", x, graph.constant(places, np.int64), axis=1)
-    if kind != "float":
-        x = graph.cast(x, kind)
-    h = graph.add("MatMul", x, graph.constant(first[:, own].T, first.dtype))
+    return x, wrong, told
+
+
+def _hidden(
+    graph: Graph, model: TrainedModel, x: Value, wrong: list[Value], bottom: Filled
+) -> Value:
+    """h of the features x; a row with a cell that cannot be encoded has NaN as its h."""
+    dtype, scale = model.network.dtype, model.network.scale
+    if KINDS[dtype] != "float":
+        x = graph.cast(x, KINDS[dtype])
+    if scale != 1:
+        x = graph.add("Mul", x, graph.constant(scale, dtype))
+    h = add_layers(graph, bottom, x, dtype)
     if wrong:
         refused = graph.column(graph.any(wrong))
-        h = graph.add("Where", refused, graph.constant(np.nan, first.dtype), h)
-    return h, told
+        h = graph.add("Where", refused, graph.constant(np.nan, dtype), h)
+    return h
 
 
 def _columns(model: TrainedModel, own: Any) -> tuple[list[ColumnEncoding], list[int]]:
@@ -98,11 +141,12 @@ def _columns(model: TrainedModel, own: Any) -> tuple[list[ColumnEncoding], list[
     return needed, [places[feature] for feature in own.tolist()]
 
 
-def _top(graph: Graph, model: TrainedModel, h: Value) -> None:
-    """The outputs: scores = act(h) top' + bias, their softmax, and the class of the largest."""
-    layers, kind = layers_of(model), KINDS[model.network.dtype]
-    scores = graph.add("MatMul", _activated(graph, layers, h), _matrix(graph, layers.top.T))
-    scores = graph.add("Add", scores, _matrix(graph, layers.bias))
+def _top(graph: Graph, model: TrainedModel, layers: TrainedLayers, hs: list[Value]) -> None:
+    """The outputs: the scores of the head, their softmax, and the class of the largest."""
+    dtype = model.network.dtype
+    kind = KINDS[dtype]
+    h = graph.add("Sum", *hs) if layers.join == "sum" else graph.add("Concat", *hs, axis=1)
+    scores = add_layers(graph, layers.head, h, dtype)
     chances = graph.add("Softmax", scores, axis=1)
     whole = all(isinstance(name, int) and not isinstance(name, bool) for name in model.classes)
     names = graph.constant(model.classes, np.int64) if whole else _names(graph, model)
@@ -113,23 +157,9 @@ def _top(graph: Graph, model: TrainedModel, h: Value) -> None:
         flat = graph.add("Squeeze", refused, axes)
         chosen = graph.add("Where", flat, graph.constant("", object), chosen)
     graph.output("prediction", chosen, "int64" if whole else "string")
-    nothing = graph.constant(np.nan, layers.bias.dtype)
+    nothing = graph.constant(np.nan, dtype)
     shown = graph.add("Where", refused, nothing, chances)
     graph.output("probabilities", shown, kind, len(model.classes))
-
-
-def _activated(graph: Graph, layers: Layers, h: Value) -> Value:
-    nodes = {
-        "relu": lambda: graph.add("Relu", h),
-        "sigmoid": lambda: graph.add("Sigmoid", h),
-        "swish": lambda: graph.add("Mul", h, graph.add("Sigmoid", h)),
-        "tanh": lambda: graph.add("Tanh", h),
-    }
-    return nodes[layers.activation]() if layers.activation else h
-
-
-def _matrix(graph: Graph, array: Any) -> Value:
-    return graph.constant(array, array.dtype)
 
 
 def _names(graph: Graph, model: TrainedModel) -> Value:

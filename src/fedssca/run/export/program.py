@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["export_program", "module_of"]
 
-ACTIVATIONS = {"swish": "SiLU", "relu": "ReLU", "tanh": "Tanh", "sigmoid": "Sigmoid"}
-
 
 def export_program(model: TrainedModel, path: Path) -> list[Path]:
     """Write the program and its JSON file; returns their paths."""
@@ -53,22 +51,9 @@ def export_program(model: TrainedModel, path: Path) -> list[Path]:
 
 def module_of(model: TrainedModel) -> torch.nn.Module:
     """The network: x (rows, features), as the encoder gives it -> scores (rows, classes)."""
-    import torch
+    from fedssca.run.export.torch_layers import network_module
 
-    layers = layers_of(model)
-    hidden, features = layers.first.shape
-    first = torch.nn.Linear(features, hidden, bias=False)
-    top = torch.nn.Linear(hidden, len(layers.top))
-    between = [getattr(torch.nn, ACTIVATIONS[layers.activation])()] if layers.activation else []
-    module = torch.nn.Sequential(first, *between, top).to(getattr(torch, model.network.dtype))
-    with torch.no_grad():
-        for parameter, values in (
-            (first.weight, layers.first),
-            (top.weight, layers.top),
-            (top.bias, layers.bias),
-        ):
-            parameter.copy_(torch.tensor(values))
-    return module.eval()
+    return network_module(layers_of(model), model.network.scale).eval()
 
 
 def _told(model: TrainedModel) -> dict[str, Any]:

@@ -37,8 +37,10 @@ def problem_again(model: TrainedModel) -> Problem:
         labels=model.classes,
         kinds=model.kinds,
         positive=model.positive,
+        encoder=model.encoder,
     )
-    return problem_of(model.config, dataset, rows)
+    blocks = [np.array(block) for block in model.blocks]
+    return problem_of(model.config, dataset, rows, blocks or None)
 
 
 def evaluate_rows(

@@ -22,7 +22,7 @@ import numpy as np
 
 from fedssca.data.encode import Encoder
 from fedssca.errors import UserError
-from fedssca.problem.models import Network
+from fedssca.problem.networks import Network
 from fedssca.run.model.counted import CountedRows
 from fedssca.run.model.trained import TrainedModel
 from fedssca.run.record import RunDirectory

@@ -21,7 +21,7 @@ from fedssca.data.new_rows import as_table, join_new_columns, read_new_rows, sta
 from fedssca.data.tables import Table
 from fedssca.errors import UserError, nearest
 from fedssca.evaluate.passes import CHUNK
-from fedssca.problem.models import Network
+from fedssca.problem.networks import Network
 from fedssca.run.build import Job, network_of
 from fedssca.run.config import Config, parse, render
 from fedssca.run.model.counted import CountedRows
@@ -125,17 +125,10 @@ class TrainedModel:
         """The scores of encoded rows (rows, classes); the largest names the class."""
         with self.own_precision():
             model = self.network.model()
-            w0, w1 = map(jnp.asarray, self.layers)
-            score = jax.jit(lambda rows: model.top(w0, model.local(w1, rows)))
+            params = ravel_pytree(model.init(0))[1](jnp.asarray(self.w))
+            score = jax.jit(lambda rows: model.apply(params, rows))
             parts = [score(x[begin : begin + CHUNK]) for begin in range(0, len(x), CHUNK)]
             return np.concatenate([np.asarray(part) for part in parts])
-
-    @property
-    def layers(self) -> tuple[Array, Array]:
-        """The parameters of the top, w_0, and of the first layer, W_1 (units, features)."""
-        with self.own_precision():
-            w0, w1 = ravel_pytree(self.network.model().init(0))[1](jnp.asarray(self.w))
-            return np.asarray(w0), np.asarray(w1)
 
     @property
     def config(self) -> Config:
@@ -170,9 +163,9 @@ def is_paths(rows: Any) -> bool:
 
 def model_from(job: Job, w: Array, versions: Mapping[str, str]) -> TrainedModel:
     """The model of a job with the parameters w that its training returned."""
-    dataset, blocks = job.dataset, getattr(job.clients, "blocks", ())
+    dataset, blocks = job.dataset, getattr(job.clients, "blocks", None)
     return TrainedModel(
-        network_of(job.config, dataset),
+        network_of(job.config, dataset, blocks),
         np.asarray(w),
         dataset.labels,
         dataset.features,
@@ -181,7 +174,7 @@ def model_from(job: Job, w: Array, versions: Mapping[str, str]) -> TrainedModel:
         CountedRows.of(job.config, job.clients),
         dict(dataset.kinds),
         dataset.positive,
-        tuple(tuple(int(place) for place in block) for block in blocks),
+        tuple(tuple(int(place) for place in block) for block in blocks or ()),
         dataset.apart,
         dict(versions),
     )

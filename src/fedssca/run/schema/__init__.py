@@ -3,13 +3,13 @@
 from fedssca.run.schema.data import DataSettings
 from fedssca.run.schema.files import ProjectFile, SiteFile
 from fedssca.run.schema.limits import SiteLimits
+from fedssca.run.schema.model import ModelSettings
 from fedssca.run.schema.privacy import PrivacySettings
 from fedssca.run.schema.problem import ConstraintSettings, ProblemSettings
 from fedssca.run.schema.sections import (
     AlgorithmSettings,
     Config,
     DeploySettings,
-    ModelSettings,
     RuleName,
     RunSettings,
 )

@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import ArgsKwargs
 
 from fedssca.run.schema.data import DataSettings
+from fedssca.run.schema.model import ModelSettings
 from fedssca.run.schema.privacy import PrivacySettings
 from fedssca.run.schema.problem import ProblemSettings
 from fedssca.run.schema.types import (
@@ -35,7 +36,6 @@ __all__ = [
     "AlgorithmSettings",
     "Config",
     "DeploySettings",
-    "ModelSettings",
     "RunSettings",
 ]
 
@@ -44,7 +44,6 @@ CALIBRATION = 0.2
 """The share of calibration rows, if a confidence is asked for."""
 RATE, DUAL_RATE = StepSettings(0.3), StepSettings(1.0)
 
-Activation: TypeAlias = Literal["relu", "sigmoid", "swish", "tanh"]
 RuleName: TypeAlias = Literal["corrected", "steered", "exact"]
 MethodName: TypeAlias = Literal[
     "ssca",
@@ -64,20 +63,6 @@ SEVERAL_STEPS = {"fedavg": 5, "fedprox": 5}
 """The methods that are known for their local steps, and how many they take if not told."""
 COMMON_BATCH = 50
 """The rows of the batch that parties with columns draw together, unless it is set."""
-
-
-@dataclass(frozen=True, config=MODEL)
-class ModelSettings:
-    """The network that is trained."""
-
-    name: Literal["mlp", "linear"] = key(
-        "The network: one hidden layer without biases, as in the paper (mlp), or softmax "
-        "regression (linear).",
-        default="mlp",
-        basic=True,
-    )
-    hidden: Whole = key("The number of hidden units of the mlp.", default=128, ge=1, basic=True)
-    activation: Activation = key("The activation function of the mlp.", default="swish")
 
 
 @dataclass(frozen=True, config=MODEL)
@@ -325,6 +310,12 @@ class Config:
                 "privacy.homomorphic adds up messages of clients that hold rows: with data.split = "
                 '"feature" use privacy.secure_sum',
                 "privacy.homomorphic",
+            )
+        if self.model.parties is not None and self.data.split == "feature":
+            raise invalid(
+                "model.parties names columns for clients that hold rows; clients that hold columns "
+                "are the parties themselves: leave it out",
+                "model.parties",
             )
         if misfit := self._misfit_of_sites():
             raise invalid(*misfit)

@@ -21,6 +21,7 @@ __all__ = [
     "Bins",
     "ClassName",
     "Flag",
+    "NamesOrNumber",
     "OneOrMore",
     "Positive",
     "Real",
@@ -28,6 +29,8 @@ __all__ = [
     "TextOrTexts",
     "Whole",
     "WholeOrAuto",
+    "WholeOrWholes",
+    "Widths",
     "invalid",
     "is_number",
     "key",
@@ -84,6 +87,31 @@ TextOrTexts: TypeAlias = Annotated[
     Discriminator(lambda value: "<list>" if isinstance(value, list | tuple) else "<text>"),
 ]
 """Text, or a list of texts."""
+
+Units: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=LARGEST)]
+"""The width of a layer."""
+
+WholeOrWholes: TypeAlias = Annotated[
+    Annotated[Units, Tag("<number>")] | Annotated[list[Units], Tag("<list>")],
+    Discriminator(_shape),
+]
+"""A whole number from 1 on, or a list of them."""
+
+Widths: TypeAlias = Annotated[
+    Annotated[list[Units], Tag("<list>")]
+    | Annotated[list[Annotated[list[Units], Field(min_length=1)]], Tag("<lists>")],
+    Discriminator(
+        lambda value: "<lists>" if value and any(isinstance(v, list) for v in value) else "<list>"
+    ),
+]
+"""A list of whole numbers from 1 on, or a list of such lists."""
+
+NamesOrNumber: TypeAlias = Annotated[
+    Annotated[Units, Tag("<number>")]
+    | Annotated[list[Annotated[list[str], Field(min_length=1)]], Tag("<list>")],
+    Discriminator(_shape),
+]
+"""A whole number from 1 on, or a list with lists of names."""
 
 WholeOrAuto: TypeAlias = Annotated[
     Annotated[int, Strict(), Field(ge=1, le=LARGEST), Tag("<number>")]

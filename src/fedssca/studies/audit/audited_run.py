@@ -1,8 +1,9 @@
 """A run that is built but not trained: its first batches, and what an observer can compute.
 
-All built-in networks begin with a linear layer h = W_1 x. Let delta_n be the gradient of the terms
-of sample n with respect to h, and t_n the gradient with respect to w_0. Apart from parts that the
-server knows anyway, the message of a client is linear in the gradients of its samples:
+The networks mlp, without bottoms, and linear begin with a linear layer h = W_1 x. Let delta_n be
+the gradient of the terms of sample n with respect to h, and t_n the gradient with respect to w_0.
+Apart from parts that the server knows anyway, the message of a client is linear in the gradients of
+its samples:
 
     sum_n a_n (t_n, delta_n x_n'),        a_n = N_i / (B N).
 
@@ -23,6 +24,7 @@ import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.sampling import batch_indices
+from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm, Message, Request
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.run.build import build, load_dataset, plan, problem_of, share_out
@@ -219,6 +221,11 @@ class AuditedRun:
 
 def set_up(config: Config) -> AuditedRun:
     """Build a run in double precision without protection; nothing is trained."""
+    if config.model.joins:
+        raise UserError(
+            "an audit needs a network that begins with a layer linear in the features: mlp without "
+            "bottom, or linear"
+        )
     bare = dataclasses.replace(
         config, privacy=PrivacySettings(), run=dataclasses.replace(config.run, precision="float64")
     )

@@ -1,0 +1,82 @@
+"""A ready-made network in plain values, as files and messages hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fedssca.problem.forms import AnyModel
+from fedssca.problem.models import joined, linear, mlp
+from fedssca.problem.stacks import (
+    Filters,
+    Join,
+    Stacks,
+    Style,
+    dense_stacks,
+    linear_stacks,
+    party_stacks,
+)
+
+__all__ = ["Network"]
+
+
+class Network(NamedTuple):
+    """A ready-made network in plain values, from which it can be built again."""
+
+    name: str
+    """ "mlp", "cnn" or "linear"."""
+    features: int
+    classes: int
+    hidden: int | Sequence[int]
+    """The numbers of hidden units of each layer, of the head if parties have bottoms. A number
+    with "mlp" and no bottoms means the paper's network."""
+    activation: str
+    """The function of the hidden units."""
+    scale: float
+    """The factor by which inputs are multiplied."""
+    dtype: str
+    biases: bool = False
+    layer_norm: bool = False
+    parties: Sequence[Sequence[int]] = ()
+    """The columns of each party with a bottom of its own; empty: no bottoms."""
+    bottom: Sequence[int] | Sequence[Sequence[int]] = ()
+    """The widths of the dense layers of all bottoms, or of each of them."""
+    join: Join = "sum"
+    image: Sequence[int] = ()
+    """Height, width and channels of the images of "cnn"."""
+    channels: Sequence[int] = ()
+    kernel: int = 3
+    pool: int = 2
+    pooling: str = "max"
+
+    def model(self) -> AnyModel:
+        """The functions of the network."""
+        if self.name == "linear":
+            return linear(self.features, self.classes, scale=self.scale, dtype=self.dtype)
+        if self.parties:
+            return joined(self.stacks())
+        return mlp(
+            self.features,
+            self.hidden,
+            self.classes,
+            self.activation,
+            biases=self.biases,
+            layer_norm=self.layer_norm,
+            scale=self.scale,
+            dtype=self.dtype,
+        )
+
+    def stacks(self) -> Stacks:
+        """Its layers; the flat vector of the model is that of `Stacks.params`."""
+        numbers = self.scale, self.dtype
+        if self.name == "linear":
+            return linear_stacks(self.features, self.classes, *numbers)
+        style = Style.of(self.activation, self.biases, self.layer_norm)
+        if not self.parties:
+            return dense_stacks(self.features, self.hidden, self.classes, style, *numbers)
+        filters = None
+        if self.name == "cnn":
+            shape = self.image, self.channels, self.kernel, self.pool, self.pooling
+            filters = Filters.of(*shape)
+        joint = self.hidden, self.classes, self.join
+        return party_stacks(self.parties, self.bottom, *joint, style, *numbers, filters)

@@ -1,0 +1,107 @@
+"""The section `[model]` of a run."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from pydantic import model_validator
+from pydantic.dataclasses import dataclass
+
+from fedssca.run.schema.types import (
+    MODEL,
+    Flag,
+    NamesOrNumber,
+    Whole,
+    WholeOrWholes,
+    Widths,
+    invalid,
+    key,
+)
+
+__all__ = ["ModelSettings"]
+
+Activation: TypeAlias = Literal["relu", "sigmoid", "swish", "tanh"]
+
+
+@dataclass(frozen=True, config=MODEL)
+class ModelSettings:
+    """The network that is trained, see [models](models.md)."""
+
+    name: Literal["mlp", "cnn", "linear"] = key(
+        "The network: dense layers (mlp), convolutions for images (cnn), or softmax regression "
+        "(linear).",
+        default="mlp",
+        basic=True,
+    )
+    hidden: WholeOrWholes = key(
+        "The numbers of hidden units of each dense layer, such as [64, 32]. With mlp a single "
+        "number is the network of the paper, one hidden layer without biases. If parties have "
+        "bottoms, these are the layers of the head.",
+        default=128,
+        basic=True,
+    )
+    activation: Activation = key("The activation function of mlp and cnn.", default="swish")
+    biases: Flag | None = key(
+        "Whether layers have biases.",
+        default=None,
+        unset="true, but false for the network of the paper",
+    )
+    layer_norm: Flag = key(
+        "A LayerNorm stands before the activation of every dense layer.", default=False
+    )
+    bottom: Widths = key(
+        "The dense layers of the network that each party has for its own columns, such as [16, 8]; "
+        "a list of lists gives each party its own. The last of these layers is linear. Without "
+        "it the first layer of mlp is divided among the parties.",
+        default=[],
+    )
+    join: Literal["sum", "concatenate"] | None = key(
+        "How the head joins what the bottoms of the parties give.",
+        default=None,
+        unset="sum, but concatenate for a cnn without bottom",
+    )
+    parties: NamesOrNumber | None = key(
+        "The columns of each bottom where clients hold rows: a list of names for each, or a number "
+        "of equal parts in order. It gives clients with rows the network that parties with columns "
+        "have.",
+        default=None,
+        unset="one bottom with all columns",
+    )
+    image: list[Whole] = key(
+        "The shape of the images of cnn: [height, width] or [height, width, channels]. Without it "
+        "images are square and have one channel.",
+        default=[],
+    )
+    channels: list[Whole] = key(
+        "The number of kernels of each convolution of cnn.", default=[16, 32]
+    )
+    kernel: Whole = key("The side of the kernels of cnn.", default=3, ge=1)
+    pool: Whole = key(
+        "The side of the squares over which cnn pools after each convolution; 1 means no pooling.",
+        default=2,
+        ge=1,
+    )
+    pooling: Literal["max", "mean"] = key("What pooling takes of a square.", default="max")
+
+    @model_validator(mode="after")
+    def _keys_of_the_network(self) -> ModelSettings:
+        """Keys that the named network does not have must be left out."""
+        if self.name == "linear":
+            for name in ("bottom", "parties", "layer_norm", "biases"):
+                if getattr(self, name) not in (None, False, []):
+                    raise invalid("linear has no such layers: use mlp, or leave it out", name)
+        if self.name == "mlp" and self.parties is not None and not self.bottom:
+            raise invalid(
+                "mlp has networks of parties only with a bottom: set bottom, such as [16, 8]",
+                "parties",
+            )
+        if self.name == "mlp" and self.image:
+            raise invalid('images belong to name = "cnn": set it, or leave image out', "image")
+        if self.hidden == [] and self.name == "mlp" and not self.bottom:
+            raise invalid("a mlp without hidden layer is linear: use linear", "hidden", [])
+        return self
+
+    @property
+    def joins(self) -> bool:
+        """Whether the network has bottoms that a head joins."""
+        return self.name == "cnn" or bool(self.bottom)
