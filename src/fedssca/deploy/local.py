@@ -40,7 +40,7 @@ ONE_PLACE = {
     "most_rounds": LARGEST,
 }
 """The limits of sites whose data all lie on this machine: what they tell is merged with nothing, so
-that the model is that of the simulator."""
+that the model is that of the simulator. They allow the functions that the run itself names."""
 
 
 class LocalDeployment(NamedTuple):
@@ -112,6 +112,7 @@ def write_site_files(config: Config, sites: int, folder: Path) -> list[Path]:
         )
     folder.mkdir(parents=True, exist_ok=True)
     files = []
+    allowed = [name.partition(":")[0] for name in config.functions]
     ids = named = None
     if isinstance(raw, RawData) and raw.ids is not None:
         # Test rows of a file of their own have no ids in the simulator.
@@ -124,7 +125,7 @@ def write_site_files(config: Config, sites: int, folder: Path) -> list[Path]:
         else:
             site = _write_arrays(dataset, named, clients, number, folder, name)
         files.append(folder / f"{name}.toml")
-        files[-1].write_text(tomli_w.dumps(site | {"limits": ONE_PLACE}))
+        files[-1].write_text(tomli_w.dumps(site | {"limits": ONE_PLACE | {"packages": allowed}}))
     return files
 
 

@@ -116,6 +116,11 @@ class JoinedModel(NamedTuple):
     def divided(self, start: Any, features: Sequence[np.ndarray]) -> DividedModel:
         """The blocks of w lie one after the other: w_0, then those of the parties."""
         given = tuple(tuple(map(int, own)) for own in features)
+        if given != self.parties and len(self.parties) == 1:
+            raise UserError(
+                "the model is one function of all columns, which parties that hold columns cannot "
+                "divide: make a fedssca Model or a JoinedModel, or let the clients hold rows"
+            )
         if given != self.parties:
             told = ", ".join(str(len(own)) for own in self.parties)
             held = ", ".join(str(len(own)) for own in given)

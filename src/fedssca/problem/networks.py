@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+from fedssca.errors import UserError
 from fedssca.problem.forms import AnyModel
 from fedssca.problem.models import joined, linear, mlp
+from fedssca.problem.own import own_model
 from fedssca.problem.stacks import (
     Filters,
     Join,
@@ -24,7 +26,7 @@ class Network(NamedTuple):
     """A ready-made network in plain values, from which it can be built again."""
 
     name: str
-    """ "mlp", "cnn" or "linear"."""
+    """ "mlp", "cnn", "linear", or a function of the user, "package.module:function"."""
     features: int
     classes: int
     hidden: int | Sequence[int]
@@ -48,9 +50,14 @@ class Network(NamedTuple):
     kernel: int = 3
     pool: int = 2
     pooling: str = "max"
+    options: Mapping[str, Any] = {}
+    """What the function of the user takes beside features, outputs and seed."""
 
     def model(self) -> AnyModel:
         """The functions of the network."""
+        if ":" in self.name:
+            shape = self.name, self.features, self.classes, self.options
+            return own_model(*shape, self.scale, self.dtype)
         if self.name == "linear":
             return linear(self.features, self.classes, scale=self.scale, dtype=self.dtype)
         if self.parties:
@@ -68,6 +75,8 @@ class Network(NamedTuple):
 
     def stacks(self) -> Stacks:
         """Its layers; the flat vector of the model is that of `Stacks.params`."""
+        if ":" in self.name:
+            raise UserError(f"the layers of {self.name!r} are not known, which this needs")
         numbers = self.scale, self.dtype
         if self.name == "linear":
             return linear_stacks(self.features, self.classes, *numbers)

@@ -22,7 +22,7 @@ from fedssca.problem.limits import Bound
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
 from fedssca.problem.worst import minimise_worst
 
-__all__ = ["ScoreMeasures", "Scores", "assemble", "from_scores"]
+__all__ = ["ScoreMeasures", "Scores", "assemble", "from_scores", "trained_part"]
 
 Scores: TypeAlias = Callable[[Array, Batch], Array]
 """(flat w, batch) -> scores, (B, L)."""
@@ -125,7 +125,7 @@ def from_scores(
     >>> problem.dimension
     15
     """
-    start, unravel = _trained(params)
+    start, unravel = trained_part(params)
 
     def scores(w: Array, batch: Batch) -> Array:
         outputs = apply(unravel(w), batch["x"])
@@ -141,10 +141,10 @@ def from_scores(
     return assemble(scores, start, unravel, constraints, objective, l2, parts=parts)
 
 
-def _trained(params: Params) -> tuple[Array, Callable[[Array], Params]]:
+def trained_part(params: Params) -> tuple[Array, Callable[[Array], Params]]:
     """The floating-point arrays of a tree as one vector, and the function back to the tree."""
     if isinstance(params, Mapping) and "params" in params:
-        start, inner = _trained(params["params"])
+        start, inner = trained_part(params["params"])
         rest = {name: value for name, value in params.items() if name != "params"}
         return start, lambda w: {**rest, "params": inner(w)}
     leaves, tree = jax.tree.flatten(params)

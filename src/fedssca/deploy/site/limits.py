@@ -50,6 +50,10 @@ def refusals(config: Config, names: Sequence[str], source: SiteFile) -> Iterator
     for entry in config.problem.constraint:
         if limits.constraints and entry.kind not in limits.constraints:
             yield refused("constraints", f"the run states a constraint of kind {entry.kind!r}")
+    for name in config.functions:
+        home = name.partition(":")[0]
+        if not any(home == own or home.startswith(f"{own}.") for own in limits.packages):
+            yield refused("packages", f"the run names the function {name!r}")
     for column in config.problem.columns:
         if limits.counted and column not in limits.counted:
             yield refused("counted", f"the run counts the groups of column {column!r}")

@@ -189,7 +189,7 @@ def _kind(field: FieldInfo) -> str:
     if len(plain) > 1:
         return "name"
     (only,) = plain
-    return {bool: "bool", int: "int", float: "float", str: "text"}[only]
+    return {bool: "bool", int: "int", float: "float", str: "text", dict: "list"}[only]
 
 
 def _typed(value: Any) -> Any:

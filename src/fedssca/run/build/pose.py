@@ -108,6 +108,7 @@ def network_of(
         config.run.precision,
         biases,
         model.layer_norm,
+        options=model.options or {},
     )
     if not model.joins:
         return network

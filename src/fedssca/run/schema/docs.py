@@ -153,7 +153,14 @@ def _values(field: FieldInfo) -> str:
         return ", ".join(choices)
     if table_of(field.annotation) is StepSettings:
         return "step size"
-    names = {bool: "true, false", int: "whole number", float: "number", str: "text", list: "list"}
+    names = {
+        bool: "true, false",
+        int: "whole number",
+        float: "number",
+        str: "text",
+        list: "list",
+        dict: "table",
+    }
     kinds = [name for kind, name in names.items() if kind in plain_types(field.annotation)]
     kinds += [json.dumps(word) for word in words_of(field)]
     bounds = bounds_of(field).words()

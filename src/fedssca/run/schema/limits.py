@@ -56,6 +56,11 @@ class SiteLimits:
     constraints: list[str] = key(
         "The kinds of constraints that a run may state; an empty list means all.", default=[]
     )
+    packages: list[str] = key(
+        "The installed packages whose functions a run may name (model.name, kind of a constraint), "
+        "such as my_package or my_package.nets; an empty list means none.",
+        default=[],
+    )
     secure_sum: Flag = key(
         "Nothing that is computed from rows is sent unless it is hidden in a sum over sites.",
         default=False,

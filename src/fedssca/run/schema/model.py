@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import model_validator
+from pydantic import Discriminator, Tag, model_validator
 from pydantic.dataclasses import dataclass
 
 from fedssca.run.schema.types import (
     MODEL,
     Flag,
+    FunctionName,
     NamesOrNumber,
     Whole,
     WholeOrWholes,
     Widths,
     invalid,
     key,
+    named_or_own,
 )
 
 __all__ = ["ModelSettings"]
 
 Activation: TypeAlias = Literal["relu", "sigmoid", "swish", "tanh"]
 
+ModelName: TypeAlias = Annotated[
+    Annotated[Literal["mlp", "cnn", "linear"], Tag("<known>")]
+    | Annotated[FunctionName, Tag("<own>")],
+    Discriminator(named_or_own),
+]
+
 
 @dataclass(frozen=True, config=MODEL)
 class ModelSettings:
     """The network that is trained, see [models](models.md)."""
 
-    name: Literal["mlp", "cnn", "linear"] = key(
-        "The network: dense layers (mlp), convolutions for images (cnn), or softmax regression "
-        "(linear).",
+    name: ModelName = key(
+        "The network: dense layers (mlp), convolutions for images (cnn), softmax regression "
+        "(linear), or a function of yours in an installed package, package.module:function.",
         default="mlp",
         basic=True,
     )
@@ -82,10 +90,20 @@ class ModelSettings:
         ge=1,
     )
     pooling: Literal["max", "mean"] = key("What pooling takes of a square.", default="max")
+    options: dict[str, Any] | None = key(
+        "What your own function takes beside the numbers of features and outputs and the seed.",
+        default=None,
+    )
 
     @model_validator(mode="after")
     def _keys_of_the_network(self) -> ModelSettings:
         """Keys that the named network does not have must be left out."""
+        if self.own:
+            for name in ("bottom", "parties", "layer_norm", "biases", "image"):
+                if getattr(self, name) not in (None, False, []):
+                    raise invalid("your own function takes model.options only", name)
+        elif self.options is not None:
+            raise invalid("options are for a function of yours in model.name", "options")
         if self.name == "linear":
             for name in ("bottom", "parties", "layer_norm", "biases"):
                 if getattr(self, name) not in (None, False, []):
@@ -100,6 +118,11 @@ class ModelSettings:
         if self.hidden == [] and self.name == "mlp" and not self.bottom:
             raise invalid("a mlp without hidden layer is linear: use linear", "hidden", [])
         return self
+
+    @property
+    def own(self) -> bool:
+        """Whether the name is that of a function of the user."""
+        return ":" in self.name
 
     @property
     def joins(self) -> bool:

@@ -348,6 +348,11 @@ class Config:
             return 0.0
         return CALIBRATION if given is None else given
 
+    @property
+    def functions(self) -> list[str]:
+        """The functions of the user that the run names, "package.module:function"."""
+        return [name for name in (self.model.name,) if ":" in name]
+
     def _misfit_of_sites(self) -> tuple[str, str] | None:
         """What in [deploy] does not fit the rest of the run, and its key."""
         deploy, privacy = self.deploy, self.privacy

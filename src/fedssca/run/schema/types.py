@@ -7,10 +7,20 @@ infinities are refused. A step size may be one number or a table.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AllowInfNan, ConfigDict, Discriminator, Field, Strict, Tag, WrapValidator
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    WrapValidator,
+)
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
@@ -21,6 +31,7 @@ __all__ = [
     "Bins",
     "ClassName",
     "Flag",
+    "FunctionName",
     "NamesOrNumber",
     "OneOrMore",
     "Positive",
@@ -34,6 +45,7 @@ __all__ = [
     "invalid",
     "is_number",
     "key",
+    "named_or_own",
     "step",
 ]
 
@@ -96,6 +108,24 @@ WholeOrWholes: TypeAlias = Annotated[
     Discriminator(_shape),
 ]
 """A whole number from 1 on, or a list of them."""
+
+FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def _function_name(name: str) -> str:
+    if not FUNCTION.fullmatch(name):
+        raise invalid('a function of yours is named "package.module:function"', "", name)
+    return name
+
+
+FunctionName: TypeAlias = Annotated[str, AfterValidator(_function_name)]
+"""A function in an installed package, "package.module:function"."""
+
+
+def named_or_own(value: Any) -> str:
+    """The tag of a name: that of a function of the user has a colon."""
+    return "<own>" if isinstance(value, str) and ":" in value else "<known>"
+
 
 Widths: TypeAlias = Annotated[
     Annotated[list[Units], Tag("<list>")]

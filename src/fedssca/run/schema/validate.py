@@ -120,7 +120,11 @@ def bounds_of(field: FieldInfo) -> Bounds:
 
 
 def choices_of(field: FieldInfo) -> tuple[str, ...]:
-    """The values to choose from, or nothing."""
+    """The values to choose from, or nothing; names of functions of the user are not listed."""
+    kinds = plain_types(field.annotation)
+    if str in kinds and len(kinds) > 1 and all(k is str or isinstance(k, str) for k in kinds):
+        parts = [_literal(get_args(part)[0]) for part in get_args(field.annotation)]
+        return next(found for found in parts if found)
     return _literal(field.annotation)
 
 

@@ -221,7 +221,7 @@ class AuditedRun:
 
 def set_up(config: Config) -> AuditedRun:
     """Build a run in double precision without protection; nothing is trained."""
-    if config.model.joins:
+    if config.model.joins or config.model.own:
         raise UserError(
             "an audit needs a network that begins with a layer linear in the features: mlp without "
             "bottom, or linear"
