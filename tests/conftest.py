@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -16,15 +15,10 @@ import pytest
 
 from fedssca.system import keep_compiled_programs
 from tests.browser_helpers import MISSING
+from tests.compiler import compile_fast
 from tests.leftovers import Leftovers
 
-# Most of the time goes into compiling small programs. XLA needs half of it when it optimises
-# nothing. `XLA_FLAGS= make test` runs the tests with programs as users have them.
-FAST_COMPILER = (
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_cpu_use_fusion_emitters=false"
-)
-os.environ.setdefault("XLA_FLAGS", FAST_COMPILER)
+compile_fast()
 COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 keep_compiled_programs(COMPILED)  # tests share many programs
 hypothesis.settings.register_profile(

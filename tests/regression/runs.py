@@ -4,7 +4,7 @@ A change of the sources that is meant to change no result must leave the final `
 as it is, bit for bit. The runs use the command line and the names that `import fedssca` exports,
 and nothing else, so that they do not depend on where a function is defined.
 
-`python tests/regression/runs.py --save tests/regression/golden.npz` computes and saves them all;
+`python -m tests.regression.runs --save tests/regression/golden.npz` computes and saves them all;
 names after that select some of them.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import platform
 import runpy
 import sys
@@ -28,6 +29,7 @@ import jaxlib
 import numpy as np
 
 import fedssca
+from tests.compiler import compile_fast
 
 # Every run of the command line starts from these keys. Its own settings override them.
 BASE = """
@@ -171,13 +173,15 @@ def compute(name: str) -> Weights:
 
 
 def surroundings() -> dict[str, str]:
-    """What decides on the last bits: the processor and the versions of the numerical packages."""
+    """What decides on the last bits: processor, compiler flags, versions of numerical packages."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     seen = dict.fromkeys(line for line in lines if line.startswith(("model name", "flags")))
     text = "\n".join([platform.machine(), platform.processor(), *seen])
     versions = {"jax": jax.__version__, "jaxlib": jaxlib.__version__, "numpy": np.__version__}
-    return {"machine": hashlib.sha256(text.encode()).hexdigest()[:16], **versions}
+    compiler = os.environ.get("XLA_FLAGS", "")
+    machine = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return {"machine": machine, "compiler": compiler, **versions}
 
 
 def main() -> None:
@@ -186,6 +190,7 @@ def main() -> None:
     parser.add_argument("--save", type=Path, required=True, help="the npz file to write")
     parser.add_argument("names", nargs="*", help="runs to compute; none: all")
     said, arrays = parser.parse_args(), {}
+    compile_fast()
     for name in said.names or NAMES:
         begun = time.perf_counter()
         arrays |= {f"{name}/{key}": value for key, value in compute(name).items()}

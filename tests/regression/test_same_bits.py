@@ -1,14 +1,13 @@
 """The final `w` of short runs is what it was when golden.npz was saved.
 
-On the same processor and with the same packages it is equal bit for bit. Elsewhere the compiler
-makes other instructions, so that only the first digits can be compared, and of runs with noise
-nothing.
+On the same processor, with the same packages and compiler flags it is equal bit for bit. Elsewhere
+the compiler makes other instructions, so that only the first digits can be compared, and of runs
+with noise nothing.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -38,15 +37,16 @@ def test_every_run_is_saved(golden: dict[str, np.ndarray]) -> None:
 def computed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, np.ndarray]:
-    """The selected runs, in a process whose programs are optimised as users have them."""
+    """The selected runs, in a process of their own, as the golden file was saved."""
     complete = all(map(find_spec, ("cryptography", "dp_accounting", "tenseal")))
     own_tests = [item for item in request.session.items if item.path == request.path]
     chosen = {item.callspec.params["name"] for item in own_tests if hasattr(item, "callspec")}
     names = [name for name in NAMES if name in chosen and (complete or name not in PRIVATE)]
     file = tmp_path_factory.mktemp("regression") / "computed.npz"
-    command = [sys.executable, str(GOLDEN.with_name("runs.py")), "--save", str(file), *names]
-    own = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.regression.runs", "--save", str(file), *names]
+    done = subprocess.run(
+        command, cwd=request.config.rootpath, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     with np.load(file, allow_pickle=False) as found:
         return dict(found)
