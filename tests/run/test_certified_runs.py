@@ -10,6 +10,9 @@ import pytest
 
 import fedssca
 from fedssca.evaluate.confidence import Calibration
+from fedssca.run.aim import aimed
+from fedssca.run.build import Job, build
+from fedssca.run.config import parse
 from tests.cli_helpers import Shell, result
 
 BASE = """
@@ -98,12 +101,43 @@ def test_too_few_rows_are_said_before_training_and_after(shell: Shell) -> None:
     assert not (shell.folder / "stopped").exists()
 
 
+def test_counts_with_noise_certify(shell: Shell) -> None:
+    """One model is tested on counts whose noise epsilon covers; training aims inside the limits."""
+    pytest.importorskip("dp_accounting")
+    steps = ("rho={a=0.9,alpha=0.6}", "gamma={a=0.5,alpha=0.9}", "tau=0.2", "rounds=12")
+    noise = "privacy={clip=1.0, value_clip=3.0, noise_multiplier=0.8, secure_sum=true}"
+    limits = ("problem.constraint.0.limit=0.35", "problem.constraint.1.limit=1.5")
+    found = run(shell, noise, "run.evaluate_every=11", *limits, *(f"algorithm.{s}" for s in steps))
+    certificate, privacy = found["certificate"], found["calibration_noise_multiplier"]
+    assert (certificate["certified"], certificate["models_tested"]) == (True, 1)
+    assert 0 < found["calibration_epsilon"] <= found["epsilon"]
+    assert "counts of calibration rows" in found["epsilon_covers"]
+    fnr, loss = certificate["constraints"]
+    assert (fnr["bound"], loss["bound"]) == (0.35, 1.5)
+    assert fnr["confidence"] == loss["confidence"] == pytest.approx(0.9)
+    assert 80 < fnr["calibration_rows"] < loss["calibration_rows"] < 220
+    told = certificate["claims"][0]["evidence"]
+    assert told["noise"] > privacy * np.sqrt(2)  # a row is counted for two limits
+    assert not float(told["rows"][0]).is_integer()
+    with open(shell.folder / "out" / "config.toml", "rb") as file:
+        job = build(parse(file.read().decode()))
+    aim = method_limits(job)
+    assert (aim < job.problem.limits).all()
+    assert (aim > 0).all()
+
+
+def method_limits(job: Job) -> np.ndarray:
+    assert job.noise is not None
+    assert job.noise.calibration is not None
+    return aimed(job.config, job.problem, job.clients, job.noise.calibration).limits
+
+
 def test_what_cannot_be_promised_is_refused(shell: Shell) -> None:
     (shell.folder / "own.toml").write_text(BASE)
     for setting, said in {
         "problem.confidence=1.5": "problem.confidence",
         "data.calibration_fraction=0": "calibration_fraction above 0",
-        "privacy.clip=1": "epsilon would not cover them",
+        "privacy={epsilon=1, clip=1, unit='client'}": 'use "sample"',
     }.items():
         line = shell.refused(
             "run", shell.folder / "own.toml", "--set", setting, "--out", shell.folder / "out"

@@ -10,6 +10,9 @@ limits are certified at each site, a site tests its own claims and tells no sums
     failed    at its own place 1 if it has not passed and wants to be named, otherwise zeros
 
 which are added up over the sites, under masks where the run hides sums.
+
+In a run with noise there are no bets. A site answers about one model, with noised counts
+(`evaluate.confidence.counts`); if it tests its own claims, it does so on its noised counts.
 """
 
 from __future__ import annotations
@@ -24,12 +27,14 @@ from fedssca.data import Rows
 from fedssca.evaluate.confidence.evidence import COLUMNS, Bets, order_of
 from fedssca.evaluate.confidence.path import MOST_TESTED
 from fedssca.evaluate.confidence.statement import Calibration, Tester
+from fedssca.privacy.noise.calibration import CalibrationNoise
+from fedssca.run.aim import bare_noise, promise_without_rows
 from fedssca.run.build import Job
 
 __all__ = [
     "MOST_MODELS",
     "bets_of",
-    "clips",
+    "calibration_noise",
     "evidence_shapes",
     "keeps_own",
     "own_tester",
@@ -48,21 +53,19 @@ def keeps_own(job: Job) -> bool:
 
 def without_rows(job: Job, sizes: Sequence[int]) -> Calibration:
     """What is promised with rows of which only the columns and the numbers are known."""
-    like = {name: np.asarray(column[:1]) for name, column in job.clients.columns.items()}
-    like["client"] = np.zeros(1, np.int32)
-    each = job.config.problem.certify == "each_site"
-    return Calibration(like, None, each, job.config.problem.clip, len(sizes), tuple(sizes))
+    noise = calibration_noise(job)
+    given = noise and bare_noise(job.clients, noise, sum(sizes))
+    return promise_without_rows(job.config, job.clients, sizes, given)
+
+
+def calibration_noise(job: Job) -> CalibrationNoise | None:
+    """The noise on counts of calibration rows; None in a run without noise."""
+    return job.noise.calibration if job.noise is not None else None
 
 
 def own_tester(job: Job) -> Tester:
     """What tests the limits of a run on the rows of one site."""
     return Tester(job.problem, without_rows(job, [1])._replace(each_site=False))
-
-
-def clips(tester: Tester) -> dict[str, float]:
-    """The clip of every quantity that is certified."""
-    none = {name: np.zeros((len(signs), 2, 3)) for name, signs in tester.signs.items()}
-    return {name: bets.clip for name, bets in tester.bets(none).items()}
 
 
 def bets_of(tester: Tester, theta: dict[str, Any]) -> dict[str, Bets]:
@@ -80,6 +83,11 @@ def evidence_shapes(job: Job, dtype: Any) -> tuple[Any, Any]:
     tester = own_tester(job)
     means = {limit.quantity: len(tester.signs[limit.quantity]) for limit in tester.limits}
     theta = {name: jax.ShapeDtypeStruct((j, 2, 3), dtype) for name, j in means.items()}
+    if calibration_noise(job) is not None:
+        theta, dtype = {}, np.float64
+    if calibration_noise(job) is not None and not keeps_own(job):
+        counts = {name: jax.ShapeDtypeStruct((j, 2), dtype) for name, j in means.items()}
+        return theta, {"sums": counts}
     if not keeps_own(job):
         sums = {name: jax.ShapeDtypeStruct((j, COLUMNS), dtype) for name, j in means.items()}
         return theta, {"sums": sums}

@@ -133,8 +133,13 @@ def spending_of(stage: str, noise: MessageNoise | None) -> Spending | None:
     """What a run releases under the noise that messages of a stage carry; None: they carry none."""
     if noise is None or noise.ledger is None:
         return None
-    noised = noise.evaluation is not None if stage == "measure" else stage in ("probe", "train")
-    return noise.ledger.spending() if noised else None
+    noised = {
+        "probe": True,
+        "train": True,
+        "measure": noise.evaluation is not None,
+        "evidence": noise.calibration is not None,
+    }
+    return noise.ledger.spending() if noised.get(stage) else None
 
 
 def _slopes(problem: Problem, rows: int) -> Algorithm:

@@ -38,6 +38,8 @@ class Bound(NamedTuple):
     """The quantity of a group is compared with that of all rows, the group's own among them."""
     confidence: float | None = None
     """The probability with which the limit is to hold on new rows; None: nothing is promised."""
+    rate: bool = False
+    """The values of single rows are 0 or 1 by their definition."""
 
 
 class StatedLimit(NamedTuple):
@@ -53,6 +55,8 @@ class StatedLimit(NamedTuple):
     positive: bool = False
     """As in `Bound`."""
     whole: bool = False
+    """As in `Bound`."""
+    rate: bool = False
     """As in `Bound`."""
 
     def excess(self, value: float) -> float:
@@ -90,7 +94,7 @@ def stated(bounds: Sequence[Bound]) -> list[StatedLimit]:
         if at is None:
             title = bound.title or bound.quantity
             stated = (bound.quantity, title, bound.low, bound.high, bound.client, (m,))
-            found.append(StatedLimit(*stated, bound.positive, bound.whole))
+            found.append(StatedLimit(*stated, bound.positive, bound.whole, bound.rate))
             continue
         limit = found[at]
         found[at] = limit._replace(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from fedssca.data.split import Columns, Rows
 from fedssca.evaluate.biases import biases
 from fedssca.evaluate.certificate import unfinished
-from fedssca.evaluate.confidence import Promise, certify_path
+from fedssca.evaluate.confidence import Promise, certify_alone, certify_path
 from fedssca.evaluate.confidence.plain import plain_claim, promised_sides
 from fedssca.evaluate.evaluator import Evaluator
 from fedssca.evaluate.kkt import Finished
@@ -34,10 +34,14 @@ def with_certificate(
 ) -> Result:
     """The result with the boldest model that could be certified, or the same if none could."""
     start = problem.extended(jnp.asarray(result.w))
-    row = evaluator.row(start) | {"round": result.certificate["returned"]["round"]}
-    thresholds = biases(problem, parties) if problem.stepwise else None
-    found = certify_path(problem, evaluator, calibration.tester(problem), (start, row), thresholds)
-    if found.point is not None:
+    tester = calibration.tester(problem)
+    if tester.noise is not None:  # the model of the last round, which was evaluated already
+        found = certify_alone(problem, tester, (start, result.final))
+    else:
+        row = evaluator.row(start) | {"round": result.certificate["returned"]["round"]}
+        thresholds = biases(problem, parties) if problem.stepwise else None
+        found = certify_path(problem, evaluator, tester, (start, row), thresholds)
+    if found.point is not None and tester.noise is None:
         again = described(
             problem,
             evaluator,

@@ -307,4 +307,5 @@ def noise_of(
         change=change,
         sampling=said.sampling,
         evaluate_every=config.run.evaluate_every if said.evaluation == "noise" else 0,
+        calibration=config.problem.certified,
     )

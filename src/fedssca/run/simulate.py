@@ -26,6 +26,7 @@ from fedssca.rounds.fused import Fused
 from fedssca.rounds.loop import Runtime, run
 from fedssca.rounds.perturb import Perturbation
 from fedssca.rounds.streaming import Streaming
+from fedssca.run.aim import count_noise
 from fedssca.run.certified import with_certificate
 from fedssca.run.conclude import conclude, last_steps
 from fedssca.run.privacy import evaluator_for
@@ -96,10 +97,16 @@ def simulate(
     if evaluate_every < 1:
         raise UserError(f"evaluate_every = {evaluate_every}: it must be at least 1")
     stream, parties, evaluated = _parties(problem, clients, algorithm)
-    if calibration and noise:
-        raise UserError(
-            "counts of calibration rows are exact, and the epsilon of the noise would not cover "
-            "them: leave the confidence or the noise out"
+    if calibration and noise and noise.ledger:
+        if noise.calibration is None:
+            raise UserError(
+                "the counts of calibration rows need noise too: make the noise with "
+                "with_noise(..., calibration=True)"
+            )
+        calibration = calibration._replace(
+            noise=count_noise(
+                problem, parties, noise.calibration, len(calibration.rows["client"]), seed
+            )
         )
     if stream and calibration:
         raise UserError(
@@ -163,6 +170,7 @@ def simulate(
     result = replace(result, points=points, diverged=safeguard.ended)
     if ledger:
         said = COVERED if ledger.covers_evaluations else MODEL_ONLY
+        said += COUNTED if ledger.calibrations else ""
         return replace(result, notes=[said, *notes], privacy=ledger.report(int(state.round)))
     return replace(result, notes=notes)
 
@@ -171,6 +179,7 @@ COVERED = (
     "epsilon covers the messages and the evaluations, so also the returned model, which is the "
     "last iterate; all values of losses, rates and limits carry noise"
 )
+COUNTED = "; it covers the noised counts of calibration rows too"
 MODEL_ONLY = (
     "epsilon is that of the released model, which is the last iterate, and of the messages; it "
     "does not cover the metrics, the certificate and these notes, computed from exact data"

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from fedssca.data import Rows
-from fedssca.deploy.evidence import keeps_own, own_tester, without_rows
+from fedssca.deploy.evidence import calibration_noise, keeps_own, own_tester, without_rows
 from fedssca.deploy.server.column_rounds import ColumnRounds
 from fedssca.deploy.server.evaluate import added
 from fedssca.deploy.server.row_rounds import RowRounds
 from fedssca.deploy.server.sites import Sites
 from fedssca.deploy.stages import chunks
-from fedssca.evaluate.confidence import Tester
+from fedssca.evaluate.confidence import Calibration, Tester
 from fedssca.evaluate.confidence.evidence import (
     Bets,
     Evidence,
@@ -32,6 +32,7 @@ from fedssca.evaluate.confidence.statement import TestedStatement
 from fedssca.evaluate.tally import Tally
 from fedssca.problem.problem import Array, Problem
 from fedssca.rounds.aggregate import Adder
+from fedssca.run.aim import count_noise
 from fedssca.run.build import Job
 
 __all__ = ["SiteCalibration"]
@@ -57,11 +58,19 @@ class SiteCalibration:
     def tester(self, problem: Problem) -> Tester:
         """What tests models with the help of the sites."""
         del problem  # the job has the same
-        if keeps_own(self._job):
-            return OwnTester(self._job, self._calibration, self._ask)
-        return Tester(self._job.problem, without_rows(self._job, self._calibration), self._lines)
+        job, given = self._job, without_rows(self._job, self._calibration)
+        if (noise := calibration_noise(job)) is not None:
+            rows = sum(self._calibration)
+            given = given._replace(noise=count_noise(job.problem, job.clients, noise, rows))
+        if keeps_own(job):
+            return OwnTester(job, given, self._ask)
+        return Tester(job.problem, given, self._lines)
 
     def _lines(self, w: Array, bets: Mapping[str, Bets]) -> list[dict[str, Evidence]]:
+        if calibration_noise(self._job) is not None:
+            given = Tester(self._job.problem, without_rows(self._job, self._calibration))
+            line = given.counted(self._ask(w, {})["sums"])
+            return [line, line] if self.each_site else [line]
         signs = own_tester(self._job).signs
         sums = self._ask(w, bet_arrays(signs, bets, w.dtype))["sums"]
         line = joined_evidence(sums, signs, bets, w.dtype)
@@ -71,9 +80,9 @@ class SiteCalibration:
 class OwnTester(Tester):
     """Lets every site test its own claims, and counts those that pass."""
 
-    def __init__(self, job: Job, calibration: list[int], ask: Question) -> None:
+    def __init__(self, job: Job, given: Calibration, ask: Question) -> None:
         assert isinstance(job.clients, Rows)
-        super().__init__(job.problem, without_rows(job, calibration))
+        super().__init__(job.problem, given)
         self._ask, self._sites, self._type = ask, job.clients.count, job.problem.start.dtype
         self._names, self._failed = job.clients.names, list[str]()
 
@@ -87,6 +96,8 @@ class OwnTester(Tester):
 
     def impossible(self, w: Array) -> list[str]:
         """Which limits some site could not certify for any model."""
+        if self.noise is not None:
+            return super().impossible(w)
         able = np.rint(np.asarray(self._answers(w, self._no_bets)["able"], float)).astype(int)
         return [
             f"{limit.title}: {self._sites - own} of {self._sites} sites have too few calibration "
@@ -97,7 +108,13 @@ class OwnTester(Tester):
 
     def test(self, w: Array, train: Tally) -> TestedStatement:
         """Let the sites test the statement about the model w."""
-        found = self._answers(w, self.bets_on(train))
+        return self._outcome(self._answers(w, self.bets_on(train)))
+
+    def test_alone(self, w: Array) -> TestedStatement:
+        """Let the sites test the statement about the only model, on their noised counts."""
+        return self._outcome(self._answers(w, self._no_bets))
+
+    def _outcome(self, found: Any) -> TestedStatement:
         failed = np.flatnonzero(np.rint(np.asarray(found["failed"], float)))
         self._failed = [self._names[number] for number in failed]
         return TestedStatement([], (round(float(found["passed"])), self._sites))
@@ -116,7 +133,8 @@ class OwnTester(Tester):
         return f"; not passed: {', '.join(self._failed)}" if self._failed else ""
 
     def _answers(self, w: Array, bets: Mapping[str, Bets]) -> Any:
-        return self._ask(w, bet_arrays(self.signs, bets, self._type))
+        theta = {} if self.noise is not None else bet_arrays(self.signs, bets, self._type)
+        return self._ask(w, theta)
 
 
 def _once(ask: Question) -> Question:

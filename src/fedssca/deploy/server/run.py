@@ -80,7 +80,7 @@ class RunServer:
         self._preparation = ServerPreparation(
             self.sites, self._config, order.run, self._log.add_event
         )
-        self._round, self._settled = 0, False
+        self._round, self._settled, self._resumes = 0, False, 0
 
     def _patience(self, needed: int) -> Patience | None:
         """The deadline of a training round, and how many answers are enough after it."""
@@ -172,7 +172,8 @@ class RunServer:
             self._preparation.prepare(job.config, census)
         if (noise := job.noise) is not None and noise.ledger is not None:
             each = -(-again // config.run.evaluate_every) + 1 if again else 0
-            job = job._replace(noise=noise._replace(ledger=noise.ledger.also(again, each)))
+            ledger = noise.ledger.also(again, each, self._resumes)
+            job = job._replace(noise=noise._replace(ledger=ledger))
 
         def training(problem: Any, clients: Any, algorithm: Algorithm, *_: Any) -> Runtime:
             del problem, clients
@@ -263,7 +264,7 @@ class RunServer:
         Each resume repeats at most the rounds between two checkpoints or, without checkpoints, all.
         """
         file, every = self._out / "resumes.json", config.run.checkpoint_every
-        times = 1 + (int(file.read_text()) if file.exists() else 0)
+        times = self._resumes = 1 + (int(file.read_text()) if file.exists() else 0)
         RunDirectory(self._out).write(file.name, lambda out: out.write(str(times).encode()))
         rounds = config.algorithm.most_rounds - 1
         return times * (min(every, rounds) if every else rounds)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.deploy.evidence import bets_of, clips, keeps_own, own_tester
+from fedssca.deploy.evidence import bets_of, keeps_own, own_tester
 from fedssca.deploy.site.calibration import CalibrationUse, model_digest
 from fedssca.evaluate.confidence.claims import ClaimResult
 from fedssca.evaluate.confidence.evidence import (
@@ -39,7 +39,7 @@ class RowEvidence:
         owners = {"client": np.full(len(rows["x"]), number)} if rows else {}
         self._rows = held_out({**rows, **owners}) if rows else None
         self._tester = own_tester(job)
-        self._clips, self._sums = clips(self._tester), evidence_sums(job.problem, 0)
+        self._clips, self._sums = self._tester.clips, evidence_sums(job.problem, 0)
 
     def handle(self, phase: str, asked: Any) -> Outgoing:
         """The sums of the site's own rows, or the outcome of its own tests."""

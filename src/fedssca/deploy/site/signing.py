@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from fedssca.data import Rows
-from fedssca.deploy.evidence import own_tester
+from fedssca.deploy.evidence import own_tester, without_rows
 from fedssca.deploy.site.calibration import CalibrationUse, model_digest
 from fedssca.deploy.site.preparation import Prepared
 from fedssca.errors import UserError
+from fedssca.evaluate.confidence.noised import CERTAIN
 from fedssca.evaluate.confidence.plain import retested
 from fedssca.rounds.codec import InvalidMessage
 from fedssca.run.config import render
@@ -81,6 +82,8 @@ def _differences(
     if {claim["constraint"] for claim in claims} != due:
         yield "it does not make the claims of the run's limits"
         return
+    given = without_rows(job, census.calibration).noise
+    noise = 0.0 if given is None else given.pooled
     own_claims = {claim["constraint"]: claim for claim in tested}
     for claim in claims:
         mine = own_claims.get(claim["constraint"])  # none, if it is about another site
@@ -91,6 +94,8 @@ def _differences(
         elif claim["evidence"] is None:
             if certified and not mine["passed"]:
                 yield "it says that this site has passed, which is not so"
+        elif claim["evidence"].get("noise", 0.0) != noise:
+            yield "it does not state the noise that its counts carry"
         elif not _contains(claim["evidence"], mine["evidence"], exactly=census.columns):
             yield "its counts do not contain those of this site"
 
@@ -112,7 +117,8 @@ def _contains(total: Row, own: Row, *, exactly: bool) -> bool:
     counted = "hits" in total and "hits" in own
     hits, my_hits = (np.array(each["hits"] if counted else each["rows"]) for each in (total, own))
     if exactly:
-        return bool((rows == mine).all() and (hits == my_hits).all())
-    return bool((mine <= rows).all() and (my_hits <= hits).all()) and (
-        not counted or bool((mine - my_hits <= rows - hits).all())
+        return bool(np.allclose(rows, mine) and np.allclose(hits, my_hits))
+    away = 2 * len(rows) * CERTAIN * total.get("noise", 0.0)  # the noise of others may be negative
+    return bool((mine <= rows + away).all() and (my_hits <= hits + away).all()) and (
+        not counted or bool((mine - my_hits <= rows - hits + away).all())
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,13 +13,15 @@ import numpy as np
 
 from fedssca.data import Columns, Rows
 from fedssca.data.sampling import batch_indices
-from fedssca.deploy.evidence import clips, own_tester
+from fedssca.deploy.evidence import own_tester
 from fedssca.deploy.site.calibration import CalibrationUse
 from fedssca.deploy.site.evidence import ColumnEvidence, RowEvidence, chunk_evidence
-from fedssca.deploy.stages import method_of, stage_roles
+from fedssca.deploy.site.noised_counts import NoisedColumnCounts, NoisedRowCounts
+from fedssca.deploy.stages import is_chunk, method_of, spending_of, stage_roles
 from fedssca.deploy.sums import finest_of
 from fedssca.errors import UserError
-from fedssca.evaluate.passes import CHUNK, added, everything, full_passes, held_out, tallied
+from fedssca.evaluate.confidence.counts import counts_added
+from fedssca.evaluate.passes import added, everything, full_passes, held_out, tallied
 from fedssca.methods.algorithm import Algorithm
 from fedssca.privacy.noise.evaluation import bounded
 from fedssca.privacy.noise.messages import MessageNoise
@@ -75,6 +77,9 @@ def stage_client(
     if isinstance(clients, Rows):
         if stage == "evidence":
             used = calibration or CalibrationUse()
+            if _is_noisy(job.noise):
+                counts = NoisedRowCounts(job, number, parts.aside, used, own_noise)
+                return StageClient(counts.handle, _no_peers)
             return StageClient(RowEvidence(job, number, parts.aside, used).handle, _no_peers)
         if stage in EVALUATION:
             # Where sums are hidden, those of a site's own held-out rows are not told apart.
@@ -91,11 +96,17 @@ def stage_client(
     if stage == "evidence":
         used = calibration or CalibrationUse()
         evidence = ColumnEvaluation(stage, number, job, [dict(parts.aside)], exchange)
+        if _is_noisy(job.noise):
+            noised = NoisedColumnCounts(job, evidence.handle, used, own_noise)
+            return StageClient(noised.handle, evidence.receive)
         return StageClient(ColumnEvidence(job, evidence.handle, used).handle, evidence.receive)
     if stage in ("measure", "tally", "predict"):
         rows = [parts.new] if stage == "predict" else [parts.train, parts.test]
         evaluation = ColumnEvaluation(stage, number, job._replace(problem=problem), rows, exchange)
-        handle = _noised_chunks(evaluation.handle, job, stage, own_noise)
+        handle: Callable[[str, Any], Outgoing] = evaluation.handle
+        if stage == "measure":
+            sizes = [len(part.get("x", ())) for part in rows]
+            handle = _noised_chunks(handle, job, sizes, own_noise)
         return StageClient(handle, evaluation.receive)
     algorithm, noise = method_of(stage, job)
     perturb, roles = own_noise.perturbation(noise), stage_roles(stage, clients)
@@ -111,7 +122,7 @@ EVALUATION = ("measure", "tally", "slope", "evidence")
 
 def _check_noised(stage: str, job: Job) -> None:
     """In a run with noise a site sends sums with noise, and no others."""
-    if stage != "measure" or job.noise is None or job.noise.evaluation is None:
+    if spending_of(stage, job.noise) is None:
         raise UserError(
             f"privacy: exact sums over all rows ({stage}) are not sent in a run with noise"
         )
@@ -154,11 +165,17 @@ def _noised_sums(
 
 
 def _noised_chunks(
-    handle: Callable[[str, Any], Outgoing], job: Job, stage: str, own_noise: SecretNoise
+    handle: Callable[[str, Any], Outgoing],
+    job: Job,
+    sizes: Sequence[int],
+    own_noise: SecretNoise,
 ) -> Callable[[str, Any], Outgoing]:
-    """`handle`, whose sums over chunks of rows get noise; unchanged in runs without noise."""
+    """`handle`, whose sums over chunks of rows get noise; unchanged in runs without noise.
+
+    `sizes` are the numbers of training and of test rows.
+    """
     noise = job.noise
-    if stage == "predict" or noise is None or noise.ledger is None or noise.evaluation is None:
+    if noise is None or noise.ledger is None or noise.evaluation is None:
         return handle
     most, ratio = noise.ledger.evaluations, noise.evaluation.ratio
     spread = noise.evaluation.deviations(job.problem, job.clients, None, 0)
@@ -168,10 +185,9 @@ def _noised_chunks(
         if phase != "reply" or not out.get(SERVER):
             return out
         index, test = np.asarray(asked["indices"]), int(asked.get("test", 0)) & 1
-        begin = int(index[0]) if len(index) else 0
-        if begin % CHUNK or not np.array_equal(index, np.arange(begin, begin + len(index))):
+        if not is_chunk(index, sizes[test]):
             raise UserError("privacy: only whole chunks of rows are evaluated in a run with noise")
-        own_noise.count_evaluation((test, begin), most)
+        own_noise.count_evaluation((test, int(index[0])), most)
         terms, rates = out[SERVER]
         size = spread.test if test else spread.train
         noised = partial(own_noise.evaluated, ratio=ratio, finest=0.0)
@@ -258,7 +274,8 @@ class ColumnEvaluation:
         self._local = jax.jit(self._split.locals[number])
         sums = partial(CHUNK_SUMS.get(stage, _chunk_sums), job.problem)
         if stage == "evidence":
-            sums = partial(sums, clips(own_tester(job)))
+            added_up = _chunk_counts if _is_noisy(job.noise) else _chunk_evidence
+            sums = partial(added_up, job.problem, own_tester(job).clips)
         self._sums = jax.jit(sums)
         assert self._split.scores is not None
         self._scores = jax.jit(self._split.scores)
@@ -297,6 +314,22 @@ def _chunk_evidence(
     return chunk_evidence(split.measure(w0, hs, batch), batch, theta, clip_of)
 
 
+def _chunk_counts(
+    problem: Problem,
+    clip_of: dict[str, float],
+    w0: Array,
+    hs: list[Array],
+    batch: Batch,
+    theta: Any,
+) -> Any:
+    del theta  # there are no bets under noise
+    split, batch = problem.vertical, _as_one(hs, batch)
+    assert split is not None
+    assert split.measure is not None
+    counts = counts_added(split.measure(w0, hs, batch), batch, clip_of)
+    return {"sums": {name: own[0] for name, own in counts.items()}}
+
+
 def _chunk_sums(problem: Problem, w0: Array, hs: list[Array], batch: Batch) -> Any:
     split, batch = problem.vertical, _as_one(hs, batch)
     assert split is not None
@@ -315,7 +348,6 @@ def _chunk_tally(problem: Problem, w0: Array, hs: list[Array], batch: Batch) -> 
 CHUNK_SUMS: dict[str, Callable[..., Any]] = {
     "measure": _chunk_sums,
     "tally": _chunk_tally,
-    "evidence": _chunk_evidence,
 }
 """The stages in which the speaker adds up over a chunk, and how."""
 

@@ -7,7 +7,8 @@
                                   (1 - pi) (p_group - p_rest). A bound of pi costs a share of the
                                   probability of error, and the rest is a gap of two groups
 
-A claim quantity >= L is the claim -quantity <= -L.
+A claim quantity >= L is the claim -quantity <= -L. Where counts carry noise, the worst counts that
+it can have hidden are tested (`noised`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,16 @@ from scipy.special import betaincinv
 
 from fedssca.evaluate.confidence.evidence import Evidence
 from fedssca.evaluate.confidence.gaps import BetSums, mean_gap_log_capital, rate_gap_p_value
-from fedssca.evaluate.confidence.means import log_capital
+from fedssca.evaluate.confidence.means import Floats, log_capital
+from fedssca.evaluate.confidence.noised import (
+    NOISE,
+    Box,
+    box_of,
+    gap_of_boxes,
+    mean_of_box,
+    radius,
+    share_of_boxes,
+)
 from fedssca.evaluate.confidence.rates import rate_p_value
 
 __all__ = ["Claim", "ClaimResult", "claim_bound", "claim_p_value", "known_range"]
@@ -48,12 +58,12 @@ def claim_p_value(claim: Claim, seen: Evidence) -> float:
     signs, limit = claim.sign * seen.weights, claim.limit / seen.clip
     if not (seen.rows > 0).all() or not np.all(np.abs(signs) == 1):
         return 1.0
-    if not known_range(claim, seen):
+    if not known_range(claim, seen) or len(signs) > 2 or (len(signs) == 2 and signs.sum() != 0):
         return 1.0
+    if seen.noise:
+        return _of_noised(claim, seen, signs, limit)
     if len(signs) == 1:
         return _of_one(seen, 0, signs[0], limit)
-    if len(signs) != 2 or signs.sum() != 0:
-        return 1.0
     if not claim.whole:
         high = int(np.argmax(signs))
         return _of_two(_mean(seen, high), _mean(seen, 1 - high), limit, claim.delta)
@@ -161,6 +171,31 @@ def _of_two(high: _Mean, low: _Mean, limit: float, delta: float) -> float:
         pairs = [(round(mean.top), round(mean.rows)) for mean in (high, low)]
         return rate_gap_p_value(pairs[0], pairs[1], limit, delta)
     return _e_to_p(mean_gap_log_capital(high.side(False), low.side(True), limit))
+
+
+def _of_noised(claim: Claim, seen: Evidence, signs: Floats, limit: float) -> float:
+    """The p-value of a claim for the worst counts that the noise can have hidden."""
+    beta = NOISE * claim.delta
+    r = radius(seen.noise, len(signs), beta)
+    group, other = (0, -1) if seen.weights[0] > 0 else (-1, 0)
+    top, rows = seen.top.copy(), seen.rows.copy()
+    if claim.whole:
+        top[other], rows[other] = top[other] - top[group], rows[other] - rows[group]
+    boxes = [
+        box_of(float(k), float(n - k), r, counted=seen.counted)
+        for k, n in zip(top, rows, strict=True)
+    ]
+    if len(signs) == 1:
+        down = signs[0] < 0
+        box, most = (boxes[0].turned(), 1 + limit) if down else (boxes[0], limit)
+        return min(1.0, beta + mean_of_box(box, most, counted=seen.counted))
+    pair: tuple[Box, Box] = (boxes[0], boxes[1]) if signs[0] > 0 else (boxes[1], boxes[0])
+    if claim.whole:
+        low, high = share_of_boxes(boxes[group], boxes[other], SHARE * claim.delta)
+        share = low if limit >= 0 else high
+        beta += SHARE * claim.delta
+        limit = limit / (1 - share) if share < 1 else math.copysign(math.inf, limit)
+    return min(1.0, beta + gap_of_boxes(*pair, limit, claim.delta))
 
 
 def _e_to_p(log_e: float) -> float:

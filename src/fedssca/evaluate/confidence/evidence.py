@@ -63,6 +63,8 @@ class Evidence(NamedTuple):
     """The value that x = 1 stands for; larger values count as this."""
     counted: bool
     """All values are 0 or 1."""
+    noise: float = 0.0
+    """The standard deviation of the noise on the sums of x and of 1 - x; 0: they are exact."""
 
     @property
     def value(self) -> float | None:
@@ -75,6 +77,8 @@ class Evidence(NamedTuple):
     def counts(self) -> list[list[float]]:
         """The sum of values and the number of rows of every mean."""
         tops = self.clip * self.top
+        if self.noise:
+            return [[float(k), float(n)] for k, n in zip(tops, self.rows, strict=True)]
         if self.counted:
             return [[int(k), int(n)] for k, n in zip(np.rint(tops), self.rows, strict=True)]
         return [[float(k), int(n)] for k, n in zip(tops, self.rows, strict=True)]

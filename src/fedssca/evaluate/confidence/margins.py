@@ -20,13 +20,26 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtri
 
-from fedssca.evaluate.confidence.claims import ClaimResult
+from fedssca.evaluate.confidence.claims import Claim, ClaimResult, claim_bound, claim_p_value
+from fedssca.evaluate.confidence.evidence import Evidence
 from fedssca.evaluate.confidence.means import Floats, mean_upper_bound
 from fedssca.evaluate.confidence.rates import rate_p_value, rate_upper_bound, rows_needed
 from fedssca.evaluate.estimate import Estimate
 from fedssca.problem.limits import StatedLimit, limit_words
 
-__all__ = ["best_possible", "margin_of", "what_is_missing"]
+__all__ = [
+    "best_possible",
+    "best_with_noise",
+    "margin_of",
+    "noised_margin",
+    "room_of",
+    "what_is_missing",
+]
+
+MOST = 0.9
+"""The largest part of a limit by which it is tightened."""
+TYPICAL = {True: 0.5, False: 0.2}
+"""Where the means of a gap lie if nothing is known of them: rates, and losses over their clip."""
 
 BETTING = 1.5
 """How much wider a bound by betting is than one by the normal distribution."""
@@ -96,6 +109,72 @@ def best_possible(limit: StatedLimit, rows: Floats, delta: float, clip: float) -
     )
 
 
+def room_of(limit: StatedLimit) -> float:
+    """Nearly all of the room between the limit and the best value that there can be."""
+    if limit.low is not None and limit.high is not None:
+        return MOST * (limit.high - limit.low) / 2
+    return MOST * (limit.high if limit.high is not None else 1 - (limit.low or 0.0))
+
+
+def _supposed(
+    limit: StatedLimit, claim: Claim, rows: Floats, noise: float, clip: float, at: float
+) -> Evidence:
+    """Counts with sign * quantity = at, over the clip, on so many rows of each mean."""
+    means = np.array([claim.sign * at])
+    weights = np.ones(1)
+    if len(rows) == 2:
+        middle, weights = TYPICAL[limit.rate], np.array([1.0, -1.0])
+        means = np.clip(middle + weights * claim.sign * at / 2, 0, 1)
+    top, nothing = means * rows, np.zeros((len(rows), 2, 3))
+    return Evidence(weights, top, rows, nothing, nothing, clip, limit.rate, noise)
+
+
+def noised_margin(
+    limit: StatedLimit, claim: Claim, rows: Floats, noise: float, clip: float
+) -> float:
+    """By how much training should keep away from a limit whose claim is tested under noise.
+
+    It is the room that the test needs on so many rows, and one standard deviation of the tested
+    value; 0 if no value passes the test, so that nothing is gained by keeping away.
+    """
+    size = clip if limit.positive else 1.0
+    best = (0.0 if claim.sign > 0 else -1.0) if len(rows) == 1 else 0.0
+    ceiling = claim.limit / size
+
+    def passes(at: float) -> bool:
+        seen = _supposed(limit, claim, rows, noise, size, at)
+        return claim_p_value(claim, seen) <= claim.delta
+
+    if best >= ceiling or not passes(best):
+        return 0.0
+    low, high = best, ceiling
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if passes(middle) else (low, middle)
+    means = _supposed(limit, claim, rows, noise, size, low)
+    p = means.top / means.rows
+    error = math.sqrt(float((p * (1 - p) / rows + 2 * (noise / rows) ** 2).sum()))
+    return min(size * (ceiling - low + error), room_of(limit))
+
+
+def best_with_noise(limit: StatedLimit, claim: Claim, rows: Floats, noise: float) -> str:
+    """Why no model at all can be certified on counts with so much noise; empty if one can."""
+    if len(rows) != 1:
+        return ""
+    best = 0.0 if claim.sign > 0 else -1.0
+    seen = _supposed(limit, claim, rows, noise, 1.0, best)._replace(counted=True)
+    least = claim_bound(claim, seen)
+    if least <= claim.limit or limit.positive:
+        return ""
+    words = f"≤ {least:.3g}" if claim.sign > 0 else f"≥ {-least:.3g}"
+    return (
+        f"{limit.title} {limit_words(limit.low, limit.high)}: about {round(float(rows[0])):,} "
+        f"calibration rows count for it, and with noise of standard deviation {noise:.3g} on their "
+        f"counts they certify at best {words} at {100 * (1 - claim.delta):g} %, even without a "
+        "single error; set aside more rows (data.calibration_fraction), or use a larger epsilon"
+    )
+
+
 def what_is_missing(limit: StatedLimit, claims: Sequence[ClaimResult]) -> list[str]:
     """For each claim of a limit that did not pass: its bound, and the rows that it would take."""
     lines = []
@@ -106,9 +185,11 @@ def what_is_missing(limit: StatedLimit, claims: Sequence[ClaimResult]) -> list[s
         where = limit.title if result.site is None else f"{limit.title}, at site {result.site + 1}"
         value = seen.value
         if not result.known:
+            why = "not all of its values are 0 or 1"
+            if seen.noise:
+                why = "under noise nobody looks whether all of its values are 0 or 1"
             lines.append(
-                f"not certified: {where}: not all of its values are 0 or 1, and nothing is known "
-                "of their range on new rows"
+                f"not certified: {where}: {why}, and nothing is known of their range on new rows"
             )
             continue
         if value is None:

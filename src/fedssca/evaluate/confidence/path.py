@@ -21,7 +21,7 @@ import numpy as np
 
 from fedssca.evaluate.certificate import BestPoints
 from fedssca.evaluate.confidence.claims import Claim, ClaimResult
-from fedssca.evaluate.confidence.margins import margin_of
+from fedssca.evaluate.confidence.margins import margin_of, room_of
 from fedssca.evaluate.confidence.plain import untold_claim
 from fedssca.evaluate.confidence.statement import TestedStatement, Tester
 from fedssca.evaluate.evaluator import Evaluator
@@ -30,7 +30,7 @@ from fedssca.evaluate.thresholds import set_thresholds
 from fedssca.problem.limits import StatedLimit
 from fedssca.problem.problem import Array, Problem
 
-__all__ = ["Certified", "cautious_to_bold", "certify_path", "last_passed"]
+__all__ = ["Certified", "cautious_to_bold", "certify_alone", "certify_path", "last_passed"]
 
 Row = dict[str, Any]
 KNOTS = (2.0, 1.0)
@@ -41,8 +41,6 @@ SHIFTS = (32.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5)
 """How far thresholds are shifted before these, in units of the scores."""
 MOST_TESTED = len(SHIFTS) + len(SHARES)
 """The largest number of models of a path."""
-MOST = 0.9
-"""The largest part of a limit by which it is tightened."""
 STEPS = 15
 """The steps on all training rows from one bend of the path to the next."""
 
@@ -89,17 +87,10 @@ def _margins(
         margin = margin_of(limit, rows[limit.quantity], known, delta, tester.clip)
         value = None if known is None else known.value
         for m in limit.constraints:
-            needed[m], possible[m] = np.array([margin, _room(limit)]) * _unit(
+            needed[m], possible[m] = np.array([margin, room_of(limit)]) * _unit(
                 problem, m, value, row
             )
     return Margins(needed, possible)
-
-
-def _room(limit: StatedLimit) -> float:
-    """Nearly all of the room between the limit and the best value that there can be."""
-    if limit.low is not None and limit.high is not None:
-        return MOST * (limit.high - limit.low) / 2
-    return MOST * (limit.high if limit.high is not None else 1 - (limit.low or 0.0))
 
 
 def _unit(problem: Problem, m: int, value: float | None, row: Row) -> float:
@@ -202,6 +193,32 @@ def certify_path(
     if statement is None:
         statement = tester.test(w, evaluator.tally(w))
         notes += tester.what_is_missing(w, statement)
+    return _certified(problem, tester, start, passed, statement, notes, tested, passes)
+
+
+def certify_alone(problem: Problem, tester: Tester, start: tuple[Array, Row]) -> Certified:
+    """Test the trained model `start` and no other, on counts with noise.
+
+    A path would be made from exact results on training rows, and each of its models would need
+    noise of its own.
+    """
+    statement = tester.test_alone(start[0])
+    passed = start if statement.passed else None
+    notes = [] if statement.passed else tester.what_is_missing(start[0], statement)
+    return _certified(problem, tester, start, passed, statement, notes, 1, 0)
+
+
+def _certified(
+    problem: Problem,
+    tester: Tester,
+    start: tuple[Array, Row],
+    passed: tuple[Array, Row] | None,
+    statement: TestedStatement,
+    notes: list[str],
+    tested: int,
+    passes: int,
+) -> Certified:
+    """The outcome, from the statement about the model that `passed`, or else about `start`."""
     certified, untold = passed is not None, []
     if statement.sites_passed is None:
         entries = _entries(problem, tester.limits, statement, certified)
@@ -273,7 +290,7 @@ def _counted_rows(rows: np.ndarray, whole: bool) -> int:
 
     If a group is compared with all rows (`whole`), the rows of the group are among them.
     """
-    return int(rows.max() if whole else rows.sum())
+    return max(0, round(float(rows.max() if whole else rows.sum())))
 
 
 def _entries(

@@ -73,7 +73,15 @@ def untold_claim(constraint: int, site: int, claim: Claim, passed: bool) -> Row:
 
 
 def plain_evidence(seen: Evidence) -> Row:
-    """The sums of a quantity as plain values: of counts only the counts."""
+    """The sums of a quantity as plain values: of counts only the counts, with their noise."""
+    if seen.noise:
+        return {
+            "weights": [int(a) for a in seen.weights],
+            "rows": seen.rows.tolist(),
+            "clip": seen.clip,
+            "hits" if seen.counted else "sums": seen.top.tolist(),
+            "noise": seen.noise,
+        }
     if seen.counted:
         sums: Row = {"hits": [round(float(k)) for k in seen.top]}
     else:
@@ -89,15 +97,16 @@ def plain_evidence(seen: Evidence) -> Row:
 def evidence_of(row: Row) -> Evidence:
     """The evidence that gave these plain values."""
     weights, counted = np.array(row["weights"], float), "hits" in row
-    nothing = np.zeros((len(weights), 2, 3))
+    nothing, bare = np.zeros((len(weights), 2, 3)), counted or "noise" in row
     return Evidence(
         weights=weights,
         top=np.array(row["hits"] if counted else row["sums"], float),
         rows=np.array(row["rows"], float),
-        bets=nothing if counted else np.array(row["bets"], float),
-        sums=nothing if counted else np.array(row["logs"], float),
+        bets=nothing if bare else np.array(row["bets"], float),
+        sums=nothing if bare else np.array(row["logs"], float),
         clip=float(row["clip"]),
         counted=counted,
+        noise=float(row.get("noise", 0.0)),
     )
 
 

@@ -11,12 +11,13 @@ certified here.)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from fedssca.errors import UserError
 from fedssca.evaluate.confidence.claims import Claim, ClaimResult, claim_p_value
+from fedssca.evaluate.confidence.counts import CountNoise, count_sums, counted_evidence
 from fedssca.evaluate.confidence.evidence import (
     Bets,
     Evidence,
@@ -24,12 +25,12 @@ from fedssca.evaluate.confidence.evidence import (
     evidence_pass,
     signs_of,
 )
-from fedssca.evaluate.confidence.margins import best_possible, what_is_missing
+from fedssca.evaluate.confidence.margins import best_possible, best_with_noise, what_is_missing
 from fedssca.evaluate.confidence.means import Floats
 from fedssca.evaluate.passes import held_out
 from fedssca.evaluate.tally import Tally
 from fedssca.problem.limits import StatedLimit, stated
-from fedssca.problem.problem import Array, Problem
+from fedssca.problem.problem import Array, Batch, Problem
 
 __all__ = ["Calibration", "EvidenceLines", "Promise", "TestedStatement", "Tester"]
 
@@ -49,6 +50,8 @@ class Calibration(NamedTuple):
     """The number of sites."""
     sizes: tuple[int, ...] = ()
     """The number of calibration rows of each site; empty: they are counted in `rows`."""
+    noise: CountNoise | None = None
+    """The noise on all counts of these rows; None: they are exact."""
 
     def tester(self, problem: Problem) -> Tester:
         """What tests models on these rows."""
@@ -107,8 +110,43 @@ class Tester:
         self._no_bets = self.bets(
             {name: np.zeros((len(signs), 2, 3)) for name, signs in self.signs.items()}
         )
-        own = evidence_pass(problem, given.clients if given.each_site else 0)
+        clients = given.clients if given.each_site else 0
+        if lines is None and given.noise is not None:
+            lines = self._with_noise(given.noise, rows, clients)
+        own = evidence_pass(problem, clients)
         self._lines = lines or (lambda w, bets: own(w, rows, bets))
+
+    def _with_noise(self, noise: CountNoise, rows: Batch, clients: int) -> EvidenceLines:
+        """Counts of the rows with simulated noise."""
+        clips, each = self.clips, self._given.each_site
+        sums = count_sums(self._problem, clips, clients)
+
+        def lines(w: Array, bets: Mapping[str, Bets]) -> list[dict[str, Evidence]]:
+            del bets
+            exact = {name: np.asarray(own, float) for name, own in sums(w, rows).items()}
+            found = []
+            for line in range(1 + clients):
+                own = noise.added(w, {name: all_[line] for name, all_ in exact.items()}, line, each)
+                found.append(self.counted(own, line))
+            return found
+
+        return lines
+
+    @property
+    def noise(self) -> CountNoise | None:
+        """The noise on all counts; then one model is tested, and nothing is asked before."""
+        return self._given.noise
+
+    def counted(self, sums: Mapping[str, Any], line: int = 0) -> dict[str, Evidence]:
+        """The evidence in noised sums of all rows (line 0), or of one site."""
+        assert self.noise is not None
+        deviation = self.noise.on_line(line, self._given.each_site)
+        return counted_evidence(self.limits, self.signs, self.clips, sums, deviation)
+
+    @property
+    def clips(self) -> dict[str, float]:
+        """The clip of every quantity that is certified."""
+        return {name: bets.clip for name, bets in self._no_bets.items()}
 
     @property
     def clip(self) -> float:
@@ -147,26 +185,46 @@ class Tester:
         for limit in self.limits:
             known = train.estimate(train.sums.train, limit.quantity)
             assert known is not None
-            rows = min(self._sizes) if self._everyone(limit) else sum(self._sizes)
+            rows = min(self._sizes) if self.is_of_every_site(limit) else sum(self._sizes)
             found[limit.quantity] = float(rows) * known.sums[:, 1] / total
         return found
 
     def _of(self, limit: StatedLimit, w: Array) -> list[dict[str, Evidence]]:
         """The evidence, without bets, of the rows that claims about a limit are about."""
         lines = self._lines(w, self._no_bets)
-        return lines[1:] if self._everyone(limit) else lines[:1]
+        return lines[1:] if self.is_of_every_site(limit) else lines[:1]
 
-    def _everyone(self, limit: StatedLimit) -> bool:
+    def is_of_every_site(self, limit: StatedLimit) -> bool:
+        """Whether a limit is promised for the new rows of every single site."""
         return self._given.each_site and limit.client is None
 
     def impossible(self, w: Array) -> list[str]:
         """Which limits no model could be certified for, because there are too few rows."""
-        rows, given = self.fewest_rows(w), self._given
+        given = self._given
+        if given.noise is not None:
+            return self._impossible_with(given.noise)
+        rows = self.fewest_rows(w)
         said = [
             best_possible(limit, rows[limit.quantity], self.delta(limit) or 0.05, given.clip)
             for limit in self.limits
         ]
         return [line for line in said if line]
+
+    def _impossible_with(self, noise: CountNoise) -> list[str]:
+        """The same where counts carry noise, from the numbers of rows that are to be expected."""
+        lines = []
+        for limit in self.limits:
+            deviation = noise.on_line(0, self.is_of_every_site(limit))
+            for m in limit.constraints:
+                rows = self.likely_rows(limit, noise)
+                lines.append(best_with_noise(limit, self.claim(limit, m), rows, deviation))
+        return list(dict.fromkeys(line for line in lines if line))
+
+    def likely_rows(self, limit: StatedLimit, noise: CountNoise) -> Floats:
+        """How many calibration rows of each mean are to be expected, without counting them."""
+        many = min(self._sizes) if self.is_of_every_site(limit) else sum(self._sizes)
+        known = noise.shares.get(limit.quantity, np.ones(len(self.signs[limit.quantity])))
+        return float(many) * np.where(known > 0, known, 1.0)
 
     def what_is_missing(self, w: Array, statement: TestedStatement) -> list[str]:
         """Why a statement could not be made, and what it would take."""
@@ -178,6 +236,10 @@ class Tester:
     def test(self, w: Array, train: Tally) -> TestedStatement:
         """Test the statement about the model w, whose results on training rows are `train`."""
         return TestedStatement(self.claims(self._lines(w, self.bets_on(train))))
+
+    def test_alone(self, w: Array) -> TestedStatement:
+        """Test the statement about the only model that is tested, on counts with noise."""
+        return TestedStatement(self.claims(self._lines(w, self._no_bets)))
 
     def bets(self, theta: Mapping[str, Floats]) -> dict[str, Bets]:
         """The bets of every limit's quantity from theta, each with its clip."""
@@ -197,7 +259,7 @@ class Tester:
         for limit in self.limits:
             delta = self.delta(limit)
             assert delta is not None
-            everyone = self._everyone(limit)
+            everyone = self.is_of_every_site(limit)
             for at, line in enumerate(lines):
                 if (at > 0) != everyone:
                     continue

@@ -76,14 +76,22 @@ class Ledger:
     evaluations: int = 0
     """Evaluations with noise; each is about all rows."""
     evaluation_sigma: float = 0.0
+    calibrations: int = 0
+    """Releases of noised counts of calibration rows, which are in nothing else."""
+    calibration_sigma: float = 0.0
+    calibration_lost: float = 0.0
+    """The same as `lost`, of the counts of calibration rows."""
     lost: float = 0.0
     """The total variation distance of all messages from what is accounted for, when all are sent:
     batches that are cut off, and noise on a grid."""
 
-    def also(self, messages: int, evaluations: int) -> Ledger:
-        """The same with more messages and evaluations, which were sent twice."""
+    def also(self, messages: int, evaluations: int, resumes: int = 0) -> Ledger:
+        """The same with more messages and evaluations, which `resumes` may have sent twice."""
         return replace(
-            self, again=self.again + messages, evaluations=self.evaluations + evaluations
+            self,
+            again=self.again + messages,
+            evaluations=self.evaluations + evaluations,
+            calibrations=self.calibrations * (1 + resumes),
         )
 
     def count(self, rounds: int) -> int:
@@ -108,15 +116,37 @@ class Ledger:
             found.append(Release(self.evaluation_sigma, self.evaluations))
         return tuple(found)
 
+    def calibration_releases(self) -> tuple[Release, ...]:
+        """What is released about calibration rows."""
+        if not self.calibrations:
+            return ()
+        return (Release(self.calibration_sigma, self.calibrations, lost=self.calibration_lost),)
+
     def spending(self) -> Spending:
-        """What the whole run releases, for the `joint_epsilon` of several runs."""
-        return Spending(self.unit, self.delta, self.releases())
+        """What the whole run releases, for the `joint_epsilon` of several runs.
+
+        In another run a calibration row may be a training row, so both kinds of releases count.
+        """
+        return Spending(self.unit, self.delta, self.releases() + self.calibration_releases())
 
     def exact(self, rounds: int | None = None, fine: float = FINE) -> float:
-        """epsilon after so many rounds, or of the whole run; nothing is interpolated."""
+        """epsilon after so many rounds, or of the whole run; nothing is interpolated.
+
+        No row is a training row and a calibration row: the larger epsilon of both counts. That of
+        calibration rows counts in the whole run, and once its last round is done.
+        """
+        found = self._epsilon(self.releases(rounds), fine)
+        over = rounds is None or rounds >= self.rounds
+        return max(found, self.of_calibration()) if over else found
+
+    def of_calibration(self) -> float:
+        """epsilon of the calibration rows."""
+        return self._epsilon(self.calibration_releases(), FINE)
+
+    def _epsilon(self, releases: tuple[Release, ...], fine: float) -> float:
         if self.batch:
-            return epsilon_replaced(self.releases(rounds), self.delta)
-        return epsilon_of(self.releases(rounds), self.delta, fine)
+            return epsilon_replaced(releases, self.delta)
+        return epsilon_of(releases, self.delta, fine)
 
     def spent(self, rounds: int) -> float:
         """epsilon after so many rounds; on the way there from a line through powers of two.
@@ -145,13 +175,29 @@ class Ledger:
             "private_messages": self.count(rounds),
             "private_evaluations": self.evaluations,
             "evaluation_noise_multiplier": self.evaluation_sigma or None,
+            **self._about_calibration(),
             "sampling": self._sampling(),
             "sampling_rate": self.batch[0] / self.batch[1] if self.batch else self.rate,
             "accountant": self._accountant(),
-            "epsilon_covers": "all messages and evaluations that leave the clients"
-            if self.covers_evaluations
-            else "the released model and the messages; the evaluations are exact and outside of it",
+            "epsilon_covers": self._covers(),
         }
+
+    def _about_calibration(self) -> dict[str, Any]:
+        if not self.calibrations:
+            return {}
+        return {
+            "calibration_noise_multiplier": self.calibration_sigma,
+            "calibration_epsilon": self.of_calibration(),
+        }
+
+    def _covers(self) -> str:
+        counts = " and the counts of calibration rows" if self.calibrations else ""
+        if self.covers_evaluations:
+            return f"all messages and evaluations that leave the clients{counts}"
+        return (
+            f"the released model and the messages{counts}; the evaluations are exact and outside "
+            "of it"
+        )
 
     def _sampling(self) -> str:
         if self.batch:

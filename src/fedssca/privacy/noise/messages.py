@@ -24,6 +24,7 @@ server knows the seed and could subtract such noise again.
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -41,6 +42,7 @@ from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm, Message, Request
 from fedssca.methods.participation import Cohort, asked_in, cohort_of
 from fedssca.privacy.noise.accountant import COARSE, busiest, multiplier, sigma_of
+from fedssca.privacy.noise.calibration import CalibrationNoise, counted_quantities
 from fedssca.privacy.noise.clip import ReadChange, per_client, per_sample
 from fedssca.privacy.noise.discrete import FEW_STEPS, off_grid
 from fedssca.privacy.noise.evaluation import EvaluationNoise, numbers_of
@@ -55,6 +57,8 @@ QUIET = 3.0
 """Noise on a value over noise on a gradient, both relative to their bounds."""
 SHARE = 0.2
 """What evaluations alone spend, as a share of the epsilon of a run."""
+UNTIL = 0.99
+"""What counts of calibration rows spend, as a share of the epsilon of all other rows."""
 SERVER = np.zeros(1, np.int32)
 """The number under which batches of parties that hold columns are drawn."""
 
@@ -82,6 +86,8 @@ class MessageNoise(NamedTuple):
     """The server sees sums only: what clients send must stay on the grid of these sums."""
     ratio: float = 0.0
     """The largest noise standard deviation of a part, over what a unit can change in that part."""
+    calibration: CalibrationNoise | None = None
+    """The noise on counts of calibration rows; None: there are none."""
 
     def spread(self, request: Request) -> tuple[float, Any]:
         """Standard deviations of values and of vectors, for a unit that weighs 1."""
@@ -107,6 +113,7 @@ def with_noise(
     change: ReadChange | None = None,
     sampling: str = "poisson",
     evaluate_every: int = 10,
+    calibration: bool = False,
 ) -> tuple[Algorithm, MessageNoise]:
     """`algorithm` with clipped messages, and the noise that protects one `unit`.
 
@@ -117,11 +124,13 @@ def with_noise(
     of them independently, or "fixed", batches of one size, whose epsilon is far larger.
     `survivors` > 0 says that the server sees only sums, and none of fewer clients than that.
     A cohort is drawn before (`participation`), with the same `seed`; batches of parties that hold
-    columns are drawn from it too. `change` is given where clients send changes of w.
+    columns are drawn from it too. `change` is given where clients send changes of w. With
+    `calibration`, counts of calibration rows get noise too, so that limits can be certified.
 
     Train with `simulate(problem, clients, algorithm, rounds, seed, noise=noise)`.
     """
-    _check(algorithm, clients, clip, unit, noise_multiplier, epsilon)
+    calibration = calibration and bool(noise_multiplier or epsilon)
+    _check(algorithm, clients, clip, unit, noise_multiplier, epsilon, calibration)
     bounds = clip, value_clip or clip
     made = _clipped(algorithm, problem, clients, unit, bounds, change)
     separate = unit == "client"
@@ -148,9 +157,11 @@ def with_noise(
         batch=(algorithm.batch, min(sizes)) if rate < 1 and not poisson else None,
         probes=probes,
         evaluations=evaluations,
+        calibrations=int(calibration),
         lost=poisson * TAIL * messages
         + off_grid(messages, numbers)
         + off_grid(evaluations, reported, FEW_STEPS),
+        calibration_lost=off_grid(int(calibration), 4 * len(problem.bounds), FEW_STEPS),
     )
     ledger = settled(ledger, epsilon)
     s = ledger.sigma * math.sqrt(1 + len(problem.valued) / QUIET**2)
@@ -177,6 +188,11 @@ def with_noise(
         else None,
         sums_only=sums_only,
         ratio=QUIET * s,
+        calibration=CalibrationNoise(
+            ledger.calibration_sigma, counted_quantities(problem), survivors if sums_only else 0
+        )
+        if calibration
+        else None,
     )
     return made, noise
 
@@ -185,9 +201,21 @@ def settled(ledger: Ledger, epsilon: float) -> Ledger:
     """The ledger with the noise of evaluations and, where `epsilon` is given, of messages.
 
     Evaluations alone spend `SHARE` of epsilon, or of what the messages spend. Together both spend
-    little more than the larger one: this share adds 1 to 2 % to the noise of the messages.
+    little more than the larger one: this share adds 1 to 2 % to the noise of the messages. Counts
+    of calibration rows may spend as much as all others together: they are about other rows.
     """
-    alone = replace(ledger, evaluations=0)
+    alone = replace(ledger, evaluations=0, calibrations=0)
+    counts, ledger = ledger.calibrations, replace(ledger, calibrations=0)
+    ledger = _with_messages(ledger, alone, epsilon)
+    if not counts:
+        return ledger
+    target = UNTIL * (epsilon or ledger.exact(fine=COARSE))
+    sigma = (2 if ledger.batch else 1) * sigma_of(target, ledger.delta, counts)
+    return replace(ledger, calibrations=counts, calibration_sigma=sigma)
+
+
+def _with_messages(ledger: Ledger, alone: Ledger, epsilon: float) -> Ledger:
+    """The ledger without calibration rows; `alone` has no evaluations either."""
     if count := ledger.evaluations:
         target = SHARE * (epsilon or alone.exact(fine=COARSE))
         halved = 2 if ledger.batch else 1
@@ -234,6 +262,7 @@ def _check(
     unit: str,
     noise_multiplier: float,
     epsilon: float,
+    calibration: bool,
 ) -> None:
     """One line for what cannot be."""
     if not clip > 0:
@@ -249,6 +278,11 @@ def _check(
         raise UserError(
             f"algorithm.local_steps = {algorithm.steps}: a sample is hidden in messages of one "
             'step only; use local_steps = 1, or privacy.unit = "client"'
+        )
+    if calibration and unit == "client":
+        raise UserError(
+            'privacy.unit = "client": noise that hides all calibration rows of a client hides '
+            'their counts as well; use "sample", or leave the confidence out'
         )
     if isinstance(clients, Columns):
         if unit == "client":
@@ -283,16 +317,18 @@ def _takes_part(
     there, only a count. Clients with rows draw their batches unseen.
     """
     if isinstance(clients, Columns):
-        batch = algorithm.batch
-        everybody = np.array([clients.total])
-        uses = _count(
-            lambda t: batch_indices(seed, t, SERVER, everybody, batch)[0], rounds, clients.total
-        )
-        return 1.0, uses
+        return 1.0, _rounds_of_rows(seed, algorithm.batch, clients.total, rounds)
     part = 1.0 if unit == "client" else algorithm.batch / min(clients.sizes)
     if cohort is None:
         return part, None
     return part, _count(lambda t: asked_in(t, cohort, seed), rounds, clients.count)
+
+
+@functools.lru_cache(maxsize=16)
+def _rounds_of_rows(seed: int, batch: int, total: int, rounds: int) -> tuple[int, ...]:
+    """How often the busiest row takes part, where the seed draws a batch for all parties."""
+    everybody = np.array([total])
+    return _count(lambda t: batch_indices(seed, t, SERVER, everybody, batch)[0], rounds, total)
 
 
 def _count(members: Callable[[Array], Array], rounds: int, total: int) -> tuple[int, ...]:

@@ -45,6 +45,7 @@ def each_at_most(
             name = _name(shown.name, column, group.value, division=division)
             title = _title(shown.words, group.title, division.called)
             bound = Bound(name, None, limit, title, division.client, not quantity.stepwise)
+            bound = bound._replace(rate=quantity.stepwise)
             if low is not None:
                 bound = bound._replace(low=low, high=None)
             made.append(
@@ -113,6 +114,7 @@ def _gap(
         }
     whole = low is division.whole
     upper = Bound(name, None, limit, title, division.client, not quantity.stepwise, whole)
+    upper = upper._replace(rate=quantity.stepwise)
     lower = upper._replace(low=-limit, high=None)
     return [
         Constraint(

@@ -21,6 +21,7 @@ from fedssca.methods.algorithm import Algorithm
 from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Problem
 from fedssca.rounds.check import check_fit
+from fedssca.run.aim import aimed, count_noise
 from fedssca.run.build.calibrate import calibrated, probing
 from fedssca.run.build.choose import in_cohorts, method_of
 from fedssca.run.build.data import (
@@ -91,7 +92,12 @@ def build(
     problem = problem_of(config, dataset, clients)
     config = calibrated(config, problem, clients, engine or engine_of(config))
     job = _job(config, dataset, clients, problem)
+    noise = job.noise.calibration if job.noise is not None else None
     if calibration is not None:
+        if noise is not None:
+            rows = len(calibration.rows["client"])
+            counts = count_noise(problem, clients, noise, rows, config.run.seed)
+            calibration = calibration._replace(noise=counts)
         check_promise(config, problem, calibration)
     return job._replace(calibration=calibration)
 
@@ -140,12 +146,16 @@ def _job(config: Config, dataset: Dataset, clients: Rows | Columns, problem: Pro
     algorithm = in_cohorts(config, clients, method.algorithm)
     check_fit(problem, clients, algorithm)
     probes = config.algorithm.probes
-    algorithm, noise = noise_of(config, problem, clients, algorithm, method.change, probes)
+    made, noise = noise_of(config, problem, clients, algorithm, method.change, probes)
+    if noise is not None and noise.calibration is not None:
+        method = method_of(config, aimed(config, problem, clients, noise.calibration))
+        algorithm = in_cohorts(config, clients, method.algorithm)
+        made, noise = noise_of(config, problem, clients, algorithm, method.change, probes)
     if isinstance(clients, Columns):
         check_columns(config, problem, clients)
         if clients.collection == "open":
             _warn_open(problem)
-    return Job(config, dataset, clients, problem, algorithm, noise)
+    return Job(config, dataset, clients, problem, made, noise)
 
 
 def _warn_open(problem: Problem) -> None:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from fedssca.errors import UserError
+from fedssca.evaluate.confidence.noised import CERTAIN
 from fedssca.evaluate.confidence.plain import promised_sides, retested
 
 __all__ = ["check_numbers"]
@@ -71,9 +72,10 @@ def _check_rows(statement: Row, claim: Row, where: str) -> None:
     site, columns = claim["site"], len(held) > len(statement["training_rows"])
     most = held[0] if columns else sum(held) if site is None else held[site]
     rows = claim["evidence"]["rows"]
+    most += 2 * len(rows) * CERTAIN * claim["evidence"].get("noise", 0.0)
     if (max(rows) if claim["whole"] else sum(rows)) > most:
         raise _edited(
-            f"{where}: {sum(rows)} rows are counted, but holders committed themselves to {most}"
+            f"{where}: {sum(rows):g} rows are counted, but holders committed themselves to {most:g}"
         )
 
 

@@ -11,11 +11,13 @@ import numpy as np
 from fedssca.errors import UserError
 from fedssca.evaluate.confidence.claims import claim_p_value
 from fedssca.evaluate.confidence.evidence import Bets, Evidence, evidence_pass, signs_of
+from fedssca.evaluate.confidence.noised import CERTAIN
 from fedssca.evaluate.confidence.plain import claim_of, evidence_of
 from fedssca.evaluate.passes import held_out
 from fedssca.problem.problem import Problem
 from fedssca.run.model import TrainedModel
 from fedssca.run.model.evaluation import problem_again
+from fedssca.run.privacy import noisy
 from fedssca.run.promise.commit import Opening
 
 __all__ = ["check_openings", "recount"]
@@ -52,7 +54,7 @@ def recount(statement: Row, model: TrainedModel, shown: Mapping[int, Opening]) -
     at the first claim with other counts.
     """
     complete = len(shown) == len(statement["commitments"])
-    counted = 0
+    counted, noised = 0, noisy(model.config.privacy)
     with model.own_precision():
         problem = problem_again(model)
         for claim in statement["claims"]:
@@ -62,7 +64,7 @@ def recount(statement: Row, model: TrainedModel, shown: Mapping[int, Opening]) -
                 continue
             parts = [shown[site]] if alone else [shown[i] for i in sorted(shown)]
             seen = _evidence(problem, model, claim, _joined(parts, model))
-            counted += _check(claim, seen, statement)
+            counted += _check(claim, seen, statement, noised=noised)
     return counted
 
 
@@ -98,7 +100,8 @@ def _evidence(
     return evidence_pass(problem, 0)(w, batch, {quantity: bets})[0][quantity]
 
 
-def _check(claim: Row, seen: Evidence | None, statement: Row) -> bool:
+def _check(claim: Row, seen: Evidence | None, statement: Row, *, noised: bool) -> bool:
+    """Whether a claim could be counted again; `noised`: its counts carry noise."""
     limit = next(e for e in statement["limits"] if claim["constraint"] in e["constraints"])
     where = str(limit["title"])
     if claim["site"] is not None:
@@ -106,13 +109,21 @@ def _check(claim: Row, seen: Evidence | None, statement: Row) -> bool:
     if seen is None:
         raise UserError(f"{where}: there are no rows, but the certificate counts some")
     if claim["evidence"] is None:  # only the site itself knows its counts
-        if not seen.counted:
+        if not seen.counted or noised:
             return False
         test = claim_of(claim)
         if (claim_p_value(test, seen) <= test.delta) != claim["passed"]:
             raise UserError(f"{where}: the certificate says something else than these rows")
         return True
     told = evidence_of(claim["evidence"])
+    if told.noise:
+        away = 2 * len(told.rows) * CERTAIN * told.noise
+        if np.abs([told.rows - seen.rows, told.top - seen.top]).max() > away:
+            raise UserError(
+                f"{where}: the certificate counts {_words(told)}, these rows give {_words(seen)}, "
+                "which noise does not explain"
+            )
+        return True
     pairs = [(told.rows, seen.rows, 0.0), (told.top, seen.top, 0.0 if told.counted else NEAR)]
     pairs += [] if told.counted else [(told.sums, seen.sums, NEAR)]
     for said, found, near in pairs:

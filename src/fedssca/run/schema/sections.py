@@ -325,11 +325,12 @@ class Config:
                 "number of clients that are asked per round",
                 "algorithm.dropout",
             )
-        if self.problem.certified and (privacy.clip or privacy.noise_multiplier or privacy.epsilon):
+        noisy = privacy.noise_multiplier or privacy.epsilon
+        if self.problem.certified and noisy and privacy.unit == "client":
             raise invalid(
-                "counts of calibration rows are exact, and epsilon would not cover them: leave "
-                "problem.confidence or the noise out",
-                "problem.confidence",
+                'privacy.unit = "client": noise that hides all calibration rows of a client hides '
+                'their counts as well; use "sample", or leave problem.confidence out',
+                "privacy.unit",
             )
         if self.problem.certified and self.calibration_fraction == 0:
             raise invalid(
