@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,7 @@ from fedssca.deploy.project import site_names
 from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.deploy.server.sites import SitesMissing
 from fedssca.deploy.site.calibration import CalibrationUse, model_digest
+from fedssca.errors import UserError
 from fedssca.evaluate.confidence.claims import ClaimResult
 from fedssca.evaluate.confidence.plain import plain_claim, retested
 from fedssca.evaluate.evaluator import evaluator_over
@@ -28,6 +31,8 @@ from fedssca.run.build import build
 from fedssca.run.config import Config, parse
 from fedssca.run.execute import execute
 from fedssca.run.promise import canonical, read_certificate, read_opening
+from fedssca.run.promise.verify import verify_certificate
+from fedssca.run.promise.watch import watch
 from tests.attacks import clinic
 from tests.attacks.clinic import clinics
 from tests.deploy.loopback import RUN, Loopback, deployed, parties
@@ -60,7 +65,10 @@ kind = "loss"
 limit = 0.7
 [algorithm]
 batch = 20
-rounds = 6
+rounds = 5
+rho = {a = 0.9, alpha = 0.6}
+gamma = {a = 0.5, alpha = 0.9}
+tau = 0.2
 [run]
 evaluate_every = 5
 precision = "float64"
@@ -84,32 +92,74 @@ def asked(folder: Path, *settings: str) -> Config:
     return parse(BASE, [f"data.path={table(folder)}", *settings])
 
 
-EACH_SITE = [
-    "problem.certify=each_site",
-    "problem.constraint=[{kind='fnr', positive=1, limit=0.5},{kind='loss', limit=1.0}]",
-]
+LIMIT = "problem.constraint=[{kind='fnr', positive=1, limit=0.5},{kind='loss', limit=1.0}]"
+COLUMNS = ["data.split=feature", "data.label_holder=1"]
 CASES = {
     "rows, secure sum": ["privacy.secure_sum=true"],
-    "columns, secure sum": [
-        "data.split=feature",
-        "data.label_holder=1",
-        "privacy.secure_sum=true",
-    ],
+    "columns, secure sum": [*COLUMNS, "privacy.secure_sum=true"],
+    "columns": COLUMNS,
+    "each site": ["problem.certify=each_site", LIMIT, "privacy.secure_sum=true"],
 }
 
 
-@pytest.fixture(autouse=True)
-def short_path(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def short_path() -> Iterator[None]:
     """Few models with few steps between them."""
-    monkeypatch.setattr("fedssca.evaluate.confidence.path.STEPS", 2)
-    monkeypatch.setattr("fedssca.evaluate.confidence.path.SHARES", (2.0, 1.0, 0.0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedssca.evaluate.confidence.path.STEPS", 1)
+        patch.setattr("fedssca.evaluate.confidence.path.SHARES", (2.0, 0.0))
+        patch.setattr("fedssca.evaluate.confidence.path.SHIFTS", (2.0,))
+        yield
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_bounds_are_those_of_the_simulator(case: str, tmp_path: Path) -> None:
-    config = asked(tmp_path, *CASES[case])
-    theirs = execute(config, tmp_path / "simulated")["certificate"]
-    ours = deployed(config, SITES, tmp_path)[0]["certificate"]
+class Finished(NamedTuple):
+    """A deployed run with a certificate."""
+
+    config: Config
+    folder: Path
+    certificate: dict[str, Any]
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+    def kept(self, site: int, end: str) -> Path:
+        """What a site keeps of its calibration rows."""
+        return self.folder / "data" / f"site-{site + 1}.calibration" / f"{RUN.hex()}{end}"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Finished]:
+    """Each of the cases, deployed once."""
+
+    @cache
+    def one(case: str) -> Finished:
+        folder = tmp_path_factory.mktemp("deployed")
+        config = asked(folder, *CASES[case])
+        return Finished(config, folder, deployed(config, SITES, folder)[0]["certificate"])
+
+    return one
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], dict[str, Any]]:
+    """The certificate of the simulator, with columns or with rows; hiding sums changes nothing."""
+
+    @cache
+    def one(columns: bool) -> dict[str, Any]:
+        folder = tmp_path_factory.mktemp("simulated")
+        config = asked(folder, *(COLUMNS if columns else []))
+        found: dict[str, Any] = execute(config, folder / "run")["certificate"]
+        return found
+
+    return one
+
+
+@pytest.mark.parametrize("case", ["rows, secure sum", "columns, secure sum", "columns"])
+def test_the_bounds_are_those_of_the_simulator(
+    case: str, finished: Callable[[str], Finished], simulated: Callable[[bool], dict[str, Any]]
+) -> None:
+    ours, theirs = finished(case).certificate, simulated(case.startswith("columns"))
     assert ours["certified"] is theirs["certified"] is True
     for name in ("confidence", "certify", "models_tested"):
         assert ours[name] == theirs[name]
@@ -123,6 +173,32 @@ def test_the_bounds_are_those_of_the_simulator(case: str, tmp_path: Path) -> Non
             assert mine == other
 
 
+@pytest.mark.parametrize("case", ["rows, secure sum", "columns", "each site"])
+def test_a_deployed_certificate_is_verified_and_counted_again(
+    case: str, finished: Callable[[str], Finished], tmp_path: Path
+) -> None:
+    done = finished(case)
+    found = verify_certificate(done.run, [done.kept(site, ".npz") for site in range(SITES)])
+    claims = len(done.certificate["claims"])
+    counted = SITES if case == "each site" else claims  # of losses a site alone knows its bets
+    assert f"{counted} of {claims} claims, counted again from these rows" in found.checked
+    assert found.certificate.signers == [f"site-{i + 1}" for i in range(SITES)]
+    if case == "each site":
+        assert any("only the site itself knows" in line for line in found.skipped)
+    people = done.folder / "people.csv"
+    if case == "columns":
+        with pytest.raises(UserError, match="no party has all columns"):
+            watch(done.run, people, state=tmp_path / "state.json")
+    else:
+        assert watch(done.run, people, state=tmp_path / "state.json")["rows"] == 1200
+    shutil.copytree(done.run, tmp_path / "run")
+    whole = json.loads((tmp_path / "run" / "result.json").read_text())
+    whole["certificate"]["certified"] = not whole["certificate"]["certified"]
+    (tmp_path / "run" / "result.json").write_text(json.dumps(whole))
+    with pytest.raises(UserError, match=r"certificate\.certified is not what"):
+        verify_certificate(tmp_path / "run")
+
+
 def simulated_claims(config: Config, w: np.ndarray) -> list[ClaimResult]:
     """What the simulator says of a model on the calibration rows of all sites."""
     with jax.enable_x64(True):
@@ -133,25 +209,88 @@ def simulated_claims(config: Config, w: np.ndarray) -> list[ClaimResult]:
         return job.calibration.tester(job.problem).test(point, tally).claims
 
 
-def test_every_site_tests_its_own_rows(tmp_path: Path) -> None:
+def test_every_site_tests_its_own_rows(finished: Callable[[str], Finished]) -> None:
     """The server learns that all sites passed; a site's own numbers are those of the simulator."""
-    config = asked(tmp_path, *EACH_SITE, "privacy.secure_sum=true")
-    certificate = deployed(config, SITES, tmp_path)[0]["certificate"]
+    done = finished("each site")
+    certificate = done.certificate
     assert certificate["certified"] is True
     assert {claim["site"] for claim in certificate["claims"]} == set(range(SITES))
     assert all(claim["evidence"] is None for claim in certificate["claims"])
     assert all(entry["calibration_counts"] is None for entry in certificate["constraints"])
-    w = np.load(tmp_path / "run" / "model.npz")["w"]
-    theirs = simulated_claims(config, w)
+    w = np.load(done.run / "model.npz")["w"]
+    theirs = simulated_claims(done.config, w)
     for number in range(SITES):
-        kept = tmp_path / "data" / f"site-{number + 1}.calibration" / f"{RUN.hex()}.json"
-        own = json.loads(kept.read_text())["models"][model_digest(w)]
+        own = json.loads(done.kept(number, ".json").read_text())["models"][model_digest(w)]
         expected = [plain_claim(claim) for claim in theirs if claim.site == number]
         for mine, other in zip(own, expected, strict=True):
             if "hits" in other["evidence"]:
                 assert {name: mine[name] for name in other} == other | {"site": None}
             assert mine["passed"] is other["passed"] is True
             assert mine["bound"] is not None
+
+
+PAIR = 2
+"""The number of sites of small runs."""
+NOISE = [
+    "data.clients=2",
+    "problem.constraint=[{kind='fnr', positive=1, limit=0.9},{kind='loss', limit=3}]",
+    "privacy.clip=1.0",
+    "privacy.value_clip=3.0",
+    "privacy.noise_multiplier=0.5",
+    "algorithm.rounds=3",
+    "algorithm.batch=60",
+]
+NOISED = {
+    "rows, secure sum": ["privacy.secure_sum=true"],
+    "columns": COLUMNS,
+    "each site": ["problem.certify=each_site"],
+}
+
+
+@pytest.mark.filterwarnings("ignore:privacy. noise hides samples from the server only")
+@pytest.mark.parametrize("case", NOISED)
+def test_counts_with_noise_certify_and_are_accounted_for(case: str, tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting")
+    config = asked(tmp_path, *NOISE, *NOISED[case])
+    result, _, link = deployed(config, PAIR, tmp_path)
+    certificate = result["certificate"]
+    assert certificate["certified"] is True
+    assert certificate["models_tested"] == 1
+    assert result["epsilon"] >= result["calibration_epsilon"] > 0
+    assert "the counts of calibration rows" in result["epsilon_covers"]
+    for entry in certificate["constraints"]:
+        assert (entry["certified"], entry["confidence"]) == (True, pytest.approx(0.9))
+        assert entry["bound"] is not None
+        assert 100 < entry["calibration_rows"] < 700
+    assert sum(decode(each).kind == "evidence/reply" for each in link.envelopes) == PAIR
+    for site in range(PAIR):
+        ledger = json.loads((tmp_path / "data" / f"site-{site + 1}.ledger.json").read_text())
+        (entry,) = ledger.values()
+        assert entry["epsilon"] > 1.2 * result["epsilon"]  # both kinds of releases add up there
+    rows = [
+        tmp_path / "data" / f"site-{site + 1}.calibration" / f"{RUN.hex()}.npz"
+        for site in range(PAIR)
+    ]
+    found = verify_certificate(tmp_path / "run", rows)
+    told = [claim["evidence"] for claim in certificate["claims"]]
+    if case == "each site":
+        assert told == [None] * len(told)
+        return
+    assert "2 of 2 claims, counted again from these rows" in found.checked
+    assert all(each["noise"] > 0.1 for each in told)
+    assert not any(float(each["rows"][0]).is_integer() for each in told)
+
+
+def test_encrypted_sums_of_counts_certify(tmp_path: Path) -> None:
+    pytest.importorskip("tenseal")
+    settings = [*SMALL, "privacy.homomorphic=true", f"data.clients={PAIR}"]
+    config = parse(BASE, [f"data.path={table(tmp_path, 400)}", *settings])
+    assert deployed(config, PAIR, tmp_path)[0]["certificate"]["certified"] is True
+    rows = [tmp_path / "data" / f"site-{i}.calibration" / f"{RUN.hex()}.npz" for i in (1, 2)]
+    assert (
+        "1 of 1 claims, counted again from these rows"
+        in verify_certificate(tmp_path / "run", rows).checked
+    )
 
 
 SMALL = [
@@ -206,7 +345,7 @@ def test_a_site_signs_only_what_it_knows(tmp_path: Path) -> None:
         "commitment": lambda s: s["commitments"][1].update(sha256="00"),
         "another configuration": lambda s: s.update(config_sha256="00"),
         "other training rows": lambda s: s.update(training_rows=[1, 2, 3, 4]),
-        "do not follow from its counts": lambda s: s["claims"][0]["evidence"].update(hits=[0]),
+        "do not follow from its counts": lambda s: s["claims"][0]["evidence"].update(hits=[7]),
         "does not follow from its claims": lambda s: s.update(certified=not s["certified"]),
         "the claims of the run's limits": lambda s: s.update(claims=[], certified=True),
         "do not contain those of this site": fewer_rows,
