@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from fedssca.errors import UserError
 from fedssca.run.build import load_dataset, problem_of, share_out
 from fedssca.run.config import parse
 from fedssca.run.execute import execute
+from fedssca.run.record import RunDirectory
 
 DIGITS = '[data]\nname = "digits"\nclients = 2\n[run]\nprecision = "float64"\n'
 CANCER = '[data]\nname = "breast-cancer"\nclients = 2\n'
@@ -78,7 +81,39 @@ def test_refused_before_data_are_read(settings: list[str], said: str) -> None:
         (["model.bottom=[[3], [3], [3]]", "data.split=feature"], "of 3 parties, there are 2"),
     ],
 )
-def test_refused_with_the_data(settings: list[str], said: str, tmp_path) -> None:
+def test_refused_with_the_data(settings: list[str], said: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         execute(parse(CANCER, settings), tmp_path / "run")
     assert said in str(caught.value)
+
+
+SHORT = """
+[data]
+name = "breast-cancer"
+clients = 2
+[model]
+hidden = [5, 4]
+[algorithm]
+name = "sgd"
+batch = 20
+rounds = 20
+rate = 0.3
+"""
+
+
+def test_training_begins_at_an_earlier_run(tmp_path: Path) -> None:
+    """Round 0 has the loss with which the other run ended; another network is one clear line."""
+    first = execute(parse(SHORT), tmp_path / "first")
+    start = f"model.start={tmp_path / 'first'}"
+    execute(parse(SHORT, [start]), tmp_path / "again")
+    rows = RunDirectory.open(tmp_path / "again").rows()
+    assert rows[0]["train_cost"] == pytest.approx(first["train_cost"], rel=1e-6)
+    for settings, said in (
+        (["model.hidden=[5, 3]"], "its network has hidden = [5, 4], this run [5, 3]"),
+        (["model.activation=tanh"], "its network has activation = swish, this run tanh"),
+        (["data.name=digits"], "its network has features = 30, this run 64"),
+        ([f"model.start={tmp_path / 'none'}"], "none holds no run"),
+    ):
+        with pytest.raises(UserError) as caught:
+            execute(parse(SHORT, [start, *settings]), tmp_path / "other")
+        assert said in str(caught.value)

@@ -97,7 +97,8 @@ def absolute(config: Config) -> Config:
         "dir": full(data.dir),
         "test_path": full(data.test_path),
     }
-    return dataclasses.replace(config, data=dataclasses.replace(data, **places))
+    model = dataclasses.replace(config.model, start=full(config.model.start))
+    return dataclasses.replace(config, data=dataclasses.replace(data, **places), model=model)
 
 
 def _assign(tree: dict[str, Any], setting: str) -> None:

@@ -2,6 +2,7 @@
 
 data        load the rows, and share them out to the clients
 pose        the problem: model, objective, limits
+begin       where training begins: a drawn point, or the model of an earlier run
 calibrate   step sizes that were left open, found by probing the clients
 choose      the method, in cohorts and with noise where the config asks for them
 runtime     where the rounds happen
@@ -22,6 +23,7 @@ from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Problem
 from fedssca.rounds.check import check_fit
 from fedssca.run.aim import aimed, count_noise
+from fedssca.run.build.begin import begun
 from fedssca.run.build.calibrate import calibrated, probing
 from fedssca.run.build.choose import in_cohorts, method_of
 from fedssca.run.build.data import (
@@ -89,7 +91,7 @@ def build(
         config = dataclasses.replace(config, data=own)
     posed = dataclasses.replace(config.problem, l2=l2_of(config, dataset, clients))
     config = dataclasses.replace(config, problem=posed)
-    problem = problem_of(config, dataset, clients)
+    problem = begun(config, dataset, clients, problem_of(config, dataset, clients))
     config = calibrated(config, problem, clients, engine or engine_of(config))
     job = _job(config, dataset, clients, problem)
     noise = job.noise.calibration if job.noise is not None else None

@@ -90,6 +90,11 @@ class ModelSettings:
         ge=1,
     )
     pooling: Literal["max", "mean"] = key("What pooling takes of a square.", default="max")
+    start: str = key(
+        "The directory of a finished run with the same network, whose model is where training "
+        "begins. It is for runs of the simulator.",
+        default="",
+    )
     options: dict[str, Any] | None = key(
         "What your own function takes beside the numbers of features and outputs and the seed.",
         default=None,
