@@ -58,6 +58,7 @@ _MODULE_OF = {
     "first_order": "fedssca.methods.surrogate",
     "follow_csv": "fedssca.data.sources",
     "from_module": "fedssca.problem.torch",
+    "from_modules": "fedssca.problem.torch_parties",
     "from_queue": "fedssca.data.sources",
     "from_scores": "fedssca.problem.scores",
     "from_terms": "fedssca.problem.torch",
@@ -94,7 +95,7 @@ _MODULE_OF = {
     "with_noise": "fedssca.privacy.noise.messages",
 }
 """Every public name and the module that defines it; the imports below show the same to editors."""
-_NEEDS_TORCH = {"from_module", "from_terms", "load_into"}
+_NEEDS_TORCH = {"from_module", "from_modules", "from_terms", "load_into"}
 """Names that `from fedssca import *` leaves out, because PyTorch is an optional extra."""
 
 __all__ = [name for name in _MODULE_OF if name not in _NEEDS_TORCH]
@@ -175,6 +176,7 @@ if TYPE_CHECKING:
     from fedssca.problem.torch import from_module as from_module
     from fedssca.problem.torch import from_terms as from_terms
     from fedssca.problem.torch import load_into as load_into
+    from fedssca.problem.torch_parties import from_modules as from_modules
     from fedssca.problem.worst import minimise_worst as minimise_worst
     from fedssca.rounds.fused import Fused as Fused
     from fedssca.rounds.in_process import Local as Local

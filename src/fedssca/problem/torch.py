@@ -32,10 +32,12 @@ try:
     import torch
 except ImportError as missing:
     raise UserError(
-        'fedssca.problem.torch needs PyTorch, which is not installed: pip install "fedssca[torch]"'
+        "PyTorch is not installed: pip install torch --index-url "
+        "https://download.pytorch.org/whl/cpu (the CPU build; without the index pip may fetch "
+        'gigabytes of CUDA), then pip install "fedssca[torch]"'
     ) from missing
 
-__all__ = ["from_module", "from_terms", "load_into"]
+__all__ = ["ModuleLayout", "bridge", "from_module", "from_terms", "layout_of", "load_into"]
 
 Tensors: TypeAlias = dict[str, torch.Tensor]
 Function: TypeAlias = Callable[[Tensors, Tensors], torch.Tensor]
@@ -59,13 +61,13 @@ def from_module(
     is passed as it is. With `scale`, x * scale is passed in the module's dtype, so that images can
     stay uint8 in memory. Objectives, `sizes`, `groups` and `column` are those of `classifier`.
     """
-    layout = _layout(module)
+    layout = layout_of(module)
 
     def forward(params: Tensors, batch: Tensors) -> torch.Tensor:
         x = batch["x"] if scale is None else batch["x"].to(layout.dtype) * scale
         return layout.call(params, x)
 
-    run = _bridge(layout, forward)
+    run = bridge(layout, forward)
 
     def scores(w: Array, batch: Batch) -> Array:
         outputs = run(w, {"x": batch["x"]})
@@ -93,13 +95,13 @@ def from_terms(
     `batch` holds the columns as tensors (integers as int64). Losses must not be averaged over the
     rows: use reduction="none". The other settings are those of `fedssca.custom_problem`.
     """
-    layout = _layout(module)
+    layout = layout_of(module)
 
     def forward(params: Tensors, batch: Tensors) -> torch.Tensor:
         values = terms(layout.call(params, batch["x"]), batch)
         return values[None] if values.ndim == 1 else values
 
-    run = _bridge(layout, forward, rows_last=True)
+    run = bridge(layout, forward, rows_last=True)
     count = len(limits) + 1 if combine is None else np.shape(combine)[1]
 
     def checked(w: Array, batch: Batch) -> Array:
@@ -135,7 +137,7 @@ def load_into(module: torch.nn.Module, w: Array | np.ndarray) -> torch.nn.Module
     return module
 
 
-class _Layout(NamedTuple):
+class ModuleLayout(NamedTuple):
     """A frozen copy of the module, and where each of its trainable parameters lies in w."""
 
     module: torch.nn.Module
@@ -143,6 +145,7 @@ class _Layout(NamedTuple):
     shapes: dict[str, tuple[int, ...]]
 
     def start(self) -> Array:
+        """The parameters that the module has now, as one vector."""
         weights = dict(self.module.named_parameters())
         return jnp.asarray(
             np.concatenate([weights[name].detach().numpy().ravel() for name in self.shapes])
@@ -157,14 +160,34 @@ class _Layout(NamedTuple):
         }
 
     def unravel(self, w: Array) -> dict[str, Array]:
+        """The parameters in a vector, by name."""
         return self.cut(w)
 
     def call(self, params: Tensors, x: torch.Tensor) -> torch.Tensor:
+        """The output of the module with these parameters."""
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
         return torch.func.functional_call(self.module, (params, buffers), (x,))
 
+    def outputs(self, width: int) -> int:
+        """The number of scores of a head with so many inputs, found by a call on zeros."""
+        params = {name: torch.zeros(s, dtype=self.dtype) for name, s in self.shapes.items()}
+        try:
+            with torch.no_grad():
+                found = self.call(params, torch.zeros((2, width), dtype=self.dtype))
+        except (RuntimeError, TypeError, IndexError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise UserError(
+                f"the head does not take h of shape (rows, {width}): {first}"
+            ) from error
+        if found.ndim != 2 or len(found) != 2:
+            raise UserError(
+                f"the head gives shape {tuple(found.shape)} for 2 rows: scores (rows, classes) "
+                "needed"
+            )
+        return int(found.shape[1])
 
-def _layout(module: torch.nn.Module) -> _Layout:
+
+def layout_of(module: torch.nn.Module) -> ModuleLayout:
     """Copy the module; refuse modules whose output is not a pure function of w and one row."""
     for name, part in module.named_modules():
         kind = type(part).__name__
@@ -193,18 +216,23 @@ def _layout(module: torch.nn.Module) -> _Layout:
             'the module is float64 but JAX is not: jax.config.update("jax_enable_x64", True) '
             "first, or use module.float()"
         )
-    return _Layout(
+    return ModuleLayout(
         copy.deepcopy(module), dtype, {name: tuple(p.shape) for name, p in weights.items()}
     )
 
 
-def _bridge(
-    layout: _Layout, function: Function, *, rows_last: bool = False
+def bridge(
+    layout: ModuleLayout,
+    function: Function,
+    *,
+    rows_last: bool = False,
+    like: Callable[[Array], jax.ShapeDtypeStruct] | None = None,
 ) -> Callable[[Array, Batch], Array]:
     """`function` as a JAX function of (w, batch) that can be differentiated by w and vmapped.
 
     vmap adds leading axes to every argument, of length 1 if the argument is not mapped. The
-    callbacks loop over these axes and run one forward pass for all cotangents of one point.
+    callbacks loop over these axes and run one forward pass for all cotangents of one point. `like`
+    gives the shape of the output where it is known without a call.
     """
 
     def point(w: np.ndarray, batch: dict[str, np.ndarray], at: tuple[int, ...]) -> Any:
@@ -235,6 +263,8 @@ def _bridge(
 
     def shape(w: Array, batch: Batch) -> jax.ShapeDtypeStruct:
         """The shape of the output, found by calling the function on two rows of zeros."""
+        if like is not None:
+            return like(w)
         params = {name: torch.zeros(s, dtype=layout.dtype) for name, s in layout.shapes.items()}
         rows = len(batch["x"])
         zeros = {k: np.zeros((2, *v.shape[1:]), v.dtype) for k, v in batch.items()}
