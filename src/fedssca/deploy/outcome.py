@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedssca.run.model.files import MODEL_FILES
+from fedssca.run.saved import MODEL_FILES
 
 __all__ = ["ENDED", "GROWING_FILES", "ROW_FILES", "RUN_FILES"]
 

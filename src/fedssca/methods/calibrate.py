@@ -138,7 +138,8 @@ def calibrate(
         norm_objective=not problem.combine[0].any(),
     )
     span = _span(found, problem.start)
-    found_steps = step_sizes(curvature, snr, horizon, rho, gamma, span, _lengths(found))
+    grown = curvature * problem.growth
+    found_steps = step_sizes(grown, snr, horizon, rho, gamma, span, _lengths(found))
     return found_steps._replace(
         opening=tuple(float(f"{nu:.3g}") for nu in np.asarray(first)),
         balance=_balance(np.linalg.norm(slopes, axis=1)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -36,6 +37,12 @@ __all__ = [
     "party_mlp",
     "vertical_form",
 ]
+
+DEEP = 4.0
+"""How many times the curvature of a network with two or more hidden layers may grow in training.
+
+A convolutional network on MNIST, 10 clients, 150 rounds: with 1 the loss rises again after 50
+rounds and ends at 0.24, with 4 it falls to 0.064."""
 
 
 @remembered
@@ -224,7 +231,7 @@ def classifier(
             model.divided(params, features or ()), stacked, measures, features or ()
         )
 
-    return assemble(
+    made = assemble(
         scores,
         start,
         unravel,
@@ -235,6 +242,18 @@ def classifier(
         parts=worst_parts(objective, sizes, groups, column, titles),
         level=_chance(model, params),
     )
+    return replace(made, growth=DEEP if depth_of(params) > 2 else 1.0)
+
+
+def depth_of(params: Any) -> int:
+    """The number of layers with weights from x to the scores: in the head, and in one bottom."""
+    head, rest = params
+    parts = rest if isinstance(rest, list) else [rest]
+
+    def count(tree: Any) -> int:
+        return sum(jnp.ndim(leaf) > 1 for leaf in jax.tree.leaves(tree))
+
+    return count(head) + max(map(count, parts))
 
 
 def _chance(model: AnyModel, params: Any) -> float:

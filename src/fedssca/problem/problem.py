@@ -107,6 +107,8 @@ class Problem:
     """What each constraint demands of which reported quantity."""
     parts: tuple[Part, ...] = ()
     """The groups of rows that results are also reported for."""
+    growth: float = 1.0
+    """How many times the curvature may grow in training, for which calibrated steps allow."""
     notes: tuple[str, ...] = ()
     """What users should know of the limits, such as clients that a limit leaves out."""
 

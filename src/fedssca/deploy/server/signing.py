@@ -15,9 +15,9 @@ from fedssca.methods.algorithm import Request
 from fedssca.rounds.client import for_party
 from fedssca.rounds.codec import note
 from fedssca.run.build import Job
-from fedssca.run.model import MODEL_FILES
 from fedssca.run.promise import canonical, save_certificate, statement_of
 from fedssca.run.record import RunDirectory
+from fedssca.run.saved import MODEL_FILES
 
 __all__ = ["signed_by_all"]
 

@@ -14,6 +14,7 @@ from fedssca.data import Columns, Dataset, Rows
 from fedssca.errors import ConfigError
 from fedssca.problem.problem import Problem
 from fedssca.run.build.pose import network_of
+from fedssca.run.saved import read_saved
 from fedssca.run.schema import Config
 
 __all__ = ["begun"]
@@ -27,23 +28,20 @@ def begun(config: Config, dataset: Dataset, clients: Rows | Columns, problem: Pr
     """
     if not config.model.start:
         return problem
-    from fedssca.run.model import load_model
-
-    place = Path(config.model.start).expanduser()
-    model = load_model(place)
+    state, w = read_saved(Path(config.model.start).expanduser(), lambda state, w, _: (state, w))
     blocks = clients.blocks if isinstance(clients, Columns) else None
-    own = network_of(config, dataset, blocks)
-    pairs = [(name, value, getattr(own, name)) for name, value in model.network._asdict().items()]
-    pairs += [("features", model.features, dataset.features)]
-    pairs += [("classes", model.classes, dataset.labels)]
+    own = network_of(config, dataset, blocks)._asdict()
+    pairs = [(name, theirs, own.get(name)) for name, theirs in state["network"].items()]
+    pairs += [("features", state["features"], dataset.features)]
+    pairs += [("classes", state["classes"], dataset.labels)]
     for name, theirs, ours in pairs:
-        if name != "dtype" and _plain(theirs) != _plain(ours):
+        if name != "dtype" and theirs != _plain(ours):
             raise ConfigError(
                 "model.start",
                 f"model.start = {config.model.start!r}: its network has {name} = {_short(theirs)}, "
                 f"this run {_short(ours)}; begin with a run of the same network, or leave it out",
             )
-    return replace(problem, start=problem.extended(jnp.asarray(model.w, problem.start.dtype)))
+    return replace(problem, start=problem.extended(jnp.asarray(w, problem.start.dtype)))
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ predictions   the table of predictions that commands write
 """
 
 from fedssca.run.model.counted import CountedRows
-from fedssca.run.model.files import MODEL_FILES, digest_of, load_model, save_model
+from fedssca.run.model.files import digest_of, load_model, save_model
 from fedssca.run.model.predictions import (
     Predictions,
     joint_predictions,
@@ -18,7 +18,6 @@ from fedssca.run.model.predictions import (
 from fedssca.run.model.trained import TrainedModel, model_from
 
 __all__ = [
-    "MODEL_FILES",
     "CountedRows",
     "Predictions",
     "TrainedModel",
