@@ -69,6 +69,7 @@ rounds = 5
 rho = {a = 0.9, alpha = 0.6}
 gamma = {a = 0.5, alpha = 0.9}
 tau = 0.2
+multipliers = "exact"
 [run]
 evaluate_every = 5
 precision = "float64"
@@ -104,11 +105,12 @@ CASES = {
 
 @pytest.fixture(scope="module", autouse=True)
 def short_path() -> Iterator[None]:
-    """Few models with few steps between them."""
+    """Few models with few steps between them, and few thresholds that are tried."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedssca.evaluate.confidence.path.STEPS", 1)
         patch.setattr("fedssca.evaluate.confidence.path.SHARES", (2.0, 0.0))
         patch.setattr("fedssca.evaluate.confidence.path.SHIFTS", (2.0,))
+        patch.setattr("fedssca.evaluate.thresholds.TOTAL", 12)
         yield
 
 
