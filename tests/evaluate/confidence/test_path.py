@@ -9,7 +9,7 @@ import pytest
 import fedssca
 from fedssca.data.split import Rows
 from fedssca.evaluate import confidence
-from fedssca.evaluate.confidence import Calibration
+from fedssca.evaluate.confidence import Calibration, certify_path, path
 from fedssca.evaluate.confidence.path import (
     KNOTS,
     MOST_TESTED,
@@ -78,3 +78,18 @@ def test_the_last_model_before_the_first_failure_is_returned(
     assert statement.passed
     assert tested == 2
     assert last_passed(tester, evaluator, [unsafe, safe]) == (None, None, 1)
+
+
+def test_a_model_that_passes_behind_a_failure_is_not_certified_and_this_is_said(
+    trained: tuple[Problem, Evaluator, tuple[Array, dict[str, object]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem, evaluator, (w, row) = trained
+    tester = confidence.Tester(problem, Calibration(table(300), 0.9))
+    safe, unsafe = w + jnp.asarray([5.0, 0, 0]), w - jnp.asarray([5.0, 0, 0])
+    monkeypatch.setattr(path, "cautious_to_bold", lambda *_: ([unsafe, safe], 0))
+    found = certify_path(problem, evaluator, tester, (safe, row), None)
+    assert found.point is None
+    assert all(claim.passed for claim in found.claims)
+    assert found.notes == [path.FIRST_FAILED]
+    assert [entry["certified"] for entry in found.entries.values()] == [False]

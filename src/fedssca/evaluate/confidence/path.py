@@ -41,6 +41,12 @@ SHIFTS = (32.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5)
 """How far thresholds are shifted before these, in units of the scores."""
 MOST_TESTED = len(SHIFTS) + len(SHARES)
 """The largest number of models of a path."""
+FIRST_FAILED = (
+    "not certified: every limit passes its test for the returned model alone, but the first model "
+    "of the path, which should be the most cautious one, did not, and no model behind a failure "
+    "counts; set aside more rows (data.calibration_fraction), or relax the limits"
+)
+"""What is said if the trained model passes, which was not to be tested any more."""
 STEPS = 15
 """The steps on all training rows from one bend of the path to the next."""
 
@@ -193,6 +199,8 @@ def certify_path(
     if statement is None:
         statement = tester.test(w, evaluator.tally(w))
         notes += tester.what_is_missing(w, statement)
+        if statement.passed:
+            notes.append(FIRST_FAILED)
     return _certified(problem, tester, start, passed, statement, notes, tested, passes)
 
 
