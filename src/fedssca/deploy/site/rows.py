@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from fedssca.data.encode import (
     fit_encoder,
     is_text,
     missing_cells,
-    named_cells,
     summarise,
 )
 from fedssca.deploy.census import OTHER, Census, Facts, Question
@@ -31,21 +30,23 @@ from fedssca.deploy.site.feature_table import (
     used_as_is,
     with_features,
 )
+from fedssca.deploy.site.group_cells import (
+    MOST_GROUPS,
+    GroupCount,
+    check_labels,
+    counted,
+    extra_cells,
+    group_cells,
+    known_cells,
+    places_of,
+)
 from fedssca.deploy.site.raw_table import RawTable
 from fedssca.deploy.site.refusal import LimitRefused
 from fedssca.errors import UserError
-from fedssca.problem.constraints.cells import representatives
 from fedssca.run.schema import SiteLimits
 
 __all__ = ["SiteRows", "digest"]
 
-Group: TypeAlias = tuple[int, ...]
-"""The places of a label and of groups among those that all sites tell."""
-Count: TypeAlias = tuple[Group, int]
-"""A group, and its number of rows."""
-
-MOST_GROUPS = 1000
-"""The largest number of labels, or of groups for a constraint, that a site counts."""
 DIVISION = 0
 """The seed by which a site sets rows aside; no run can choose others."""
 
@@ -190,7 +191,7 @@ class SiteRows:
         told = {}
         for name in self._asked["extra"]:
             if self._table.y is not None and name in self._table.extra:
-                cells = self._group_cells(self._table, name)
+                cells = group_cells(self._table, name, self._asked["bins"])
                 found = Counter(cells.tolist())
                 often = [kind for kind in found if found[kind] >= self._telling.least]
                 if is_text(cells):
@@ -274,10 +275,10 @@ class SiteRows:
         out: dict[str, Array] = {"x": _features(table, encoder)}
         if table.y is not None:
             places = {label: place for place, label in enumerate(census.labels)}
-            _check_labels(table.y, places)
+            check_labels(table.y, places)
             out["y"] = np.array([places[label] for label in table.y.tolist()], np.int32)
             out |= {
-                name: codes(_within(_beside(table, name), kinds, name), kinds)
+                name: codes(known_cells(extra_cells(table, name), kinds, name), kinds)
                 for name, kinds in census.extra.items()
             }
         return out
@@ -285,98 +286,27 @@ class SiteRows:
     def _training(self, values: Array) -> Array:
         return values if self._train is None else values[self._train]
 
-    def _group_cells(self, table: RawTable, name: str) -> Array:
-        """A column that constraints ask for; numbers as the bins that they are in."""
-        cells, bins = _beside(table, name), self._asked["bins"]
-        if name in bins and not is_text(cells):
-            return representatives(cells, bins[name])
-        return cells
-
-    def counts(self, labels: Sequence[Any], groups: Mapping[str, Sequence[Any]]) -> list[Count]:
+    def counts(
+        self, labels: Sequence[Any], groups: Mapping[str, Sequence[Any]]
+    ) -> list[GroupCount]:
         """The number of training rows of each combination of label and groups.
 
         No combination may have fewer than `least_rows` rows, unless it has none.
         """
-        whole = self._cells(self._table, labels, groups)
-        return self._checked(Counter(self._training(whole).tolist()))
+        whole = places_of(self._table, labels, groups, self._asked["bins"])
+        return counted(self._training(whole), self._telling.least)
 
     def check_other_rows(self, labels: Sequence[Any], groups: Mapping[str, Sequence[Any]]) -> None:
         """Refuse if a combination has few test or calibration rows: sums over them are sent."""
-        whole = self._cells(self._table, labels, groups)
-        self._checked(Counter(whole[self._aside].tolist()))
+        whole = places_of(self._table, labels, groups, self._asked["bins"])
+        counted(whole[self._aside], self._telling.least)
         if self._table.test is not None:
-            held = self._cells(self._table.test, labels, groups)
+            held = places_of(self._table.test, labels, groups, self._asked["bins"])
         elif self._train is not None:
             held = whole[~self._train & ~self._aside]
         else:
             return
-        self._checked(Counter(held.tolist()))
-
-    def _checked(self, found: Counter[Group]) -> list[Count]:
-        if len(found) > MOST_GROUPS:
-            raise UserError(
-                f"{len(found)} groups to count, at most {MOST_GROUPS}: give the constraint's "
-                "column of numbers bins = [...]"
-            )
-        if found and min(found.values()) < self._telling.least:
-            raise LimitRefused(
-                "limits.least_rows",
-                self._telling.least,
-                "a group of rows with the same label that the run's limits need is smaller; state "
-                "limits over larger groups or, for test and calibration rows, hide the sums "
-                "(privacy.secure_sum)",
-            )
-        return [(group, count) for group, count in sorted(found.items())]
-
-    def _cells(
-        self, table: RawTable, labels: Sequence[Any], groups: Mapping[str, Sequence[Any]]
-    ) -> Array:
-        """For each row the places of its label and of its groups."""
-        assert table.y is not None
-        _check_labels(table.y, labels)
-        columns = [(table.y, labels)]
-        for name, kinds in groups.items():
-            cells = self._group_cells(table, name)
-            columns.append((_within(cells, kinds, name), kinds))
-        places = np.empty(table.rows, object)
-        found = [{kind: place for place, kind in enumerate(kinds)} for _, kinds in columns]
-        for row, values in enumerate(zip(*(cells.tolist() for cells, _ in columns), strict=True)):
-            places[row] = tuple(own[value] for own, value in zip(found, values, strict=True))
-        return places
-
-
-def _check_labels(y: Array, labels: Collection[Any]) -> None:
-    if not set(np.unique(y).tolist()) <= set(labels):
-        raise UserError(
-            "some of its rows have a label that no site has in enough rows to be told "
-            "(limits.least_rows); leave out such rows"
-        )
-
-
-def _within(cells: Array, kinds: Sequence[Any] | None, name: str) -> Array:
-    """A column beside x in which values that no site tells are "other"."""
-    if kinds is None:
-        return cells
-    known = np.isin(cells, np.array(kinds))
-    if known.all():
-        return cells
-    if OTHER not in kinds:
-        raise UserError(
-            f"a constraint's column {name!r} has values that no site has in enough rows to be told "
-            "(limits.least_rows); leave out such rows, or give a column of numbers bins = [...]"
-        )
-    return np.where(known, cells, OTHER)
-
-
-def _beside(table: RawTable, name: str) -> Array:
-    """A column that a constraint asks for."""
-    cells = table.extra[name]
-    if is_text(cells):
-        return named_cells(cells)
-    if missing_cells(cells).any():
-        row = int(np.flatnonzero(missing_cells(cells))[0])
-        raise UserError(f"a constraint's column {name!r} is missing in row {row + 1}; fill it in")
-    return cells
+        counted(held, self._telling.least)
 
 
 def _features(table: RawTable, encoder: Encoder | None) -> Array:
