@@ -38,7 +38,7 @@ limit = 0.5
 
 [algorithm]
 batch = 20
-rounds = 60
+rounds = 25
 """
 
 
@@ -104,7 +104,13 @@ def test_too_few_rows_are_said_before_training_and_after(shell: Shell) -> None:
 def test_counts_with_noise_certify(shell: Shell) -> None:
     """One model is tested on counts whose noise epsilon covers; training aims inside the limits."""
     pytest.importorskip("dp_accounting")
-    steps = ("rho={a=0.9,alpha=0.6}", "gamma={a=0.5,alpha=0.9}", "tau=0.2", "rounds=12")
+    steps = (
+        "rho={a=0.9,alpha=0.6}",
+        "gamma={a=0.5,alpha=0.9}",
+        "tau=0.2",
+        "multipliers=exact",
+        "rounds=12",
+    )
     noise = "privacy={clip=1.0, value_clip=3.0, noise_multiplier=0.8, secure_sum=true}"
     limits = ("problem.constraint.0.limit=0.35", "problem.constraint.1.limit=1.5")
     found = run(shell, noise, "run.evaluate_every=11", *limits, *(f"algorithm.{s}" for s in steps))

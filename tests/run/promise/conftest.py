@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,14 +30,30 @@ kind = "loss"
 limit = 1.0
 [algorithm]
 batch = 20
-rounds = 20
+rounds = 10
+rho = {a = 0.9, alpha = 0.6}
+gamma = {a = 0.5, alpha = 0.9}
+tau = 0.2
+multipliers = "exact"
 """
+
+
+@contextmanager
+def short_path() -> Iterator[None]:
+    """Few models, with few steps and few thresholds between them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedssca.evaluate.confidence.path.STEPS", 2)
+        patch.setattr("fedssca.evaluate.confidence.path.SHIFTS", (2.0,))
+        patch.setattr("fedssca.evaluate.confidence.path.SHARES", (2.0, 0.0))
+        patch.setattr("fedssca.evaluate.thresholds.TOTAL", 12)
+        yield
 
 
 @pytest.fixture(scope="session")
 def rows_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("rows") / "run"
-    found = execute(parse(ROWS), out)
+    with short_path():
+        found = execute(parse(ROWS), out)
     assert found["certificate"]["certified"] is True
     return out
 
@@ -44,6 +62,7 @@ def rows_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def columns_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("columns") / "run"
     settings = ["data.split=feature", "problem.certify=pooled", "problem.confidence=0.95"]
-    found = execute(parse(ROWS, settings), out)
+    with short_path():
+        found = execute(parse(ROWS, settings), out)
     assert found["certificate"]["certified"] is True
     return out

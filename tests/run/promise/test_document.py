@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedssca.errors import UserError
@@ -63,6 +63,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
         read_certificate(tmp_path / "none.json")
 
 
+@settings(max_examples=40)
 @given(PLAIN.filter(lambda value: "inf" not in repr(value)))
 def test_the_bytes_of_values_do_not_depend_on_how_they_were_written(value: object) -> None:
     once = canonical(value)
