@@ -280,6 +280,16 @@ def test_counts_with_noise_certify_and_are_accounted_for(case: str, tmp_path: Pa
         return
     assert "2 of 2 claims, counted again from these rows" in found.checked
     assert all(each["noise"] > 0.1 for each in told)
+    said = json.loads(canonical(found.certificate.statement))
+    for claim in said["claims"]:
+        claim["evidence"]["noise"] /= 2
+    said["claims"] = [retested(claim) for claim in said["claims"]]
+    if case != "columns":  # a party with columns knows a part of the model only
+        shown = note({"statement": canonical(said).decode()})
+        shown["w"] = np.load(tmp_path / "run" / "model.npz")["w"]
+        asking = encode(Envelope("sign", RUN, 0, shown))
+        answer = decode(link.parties["site-1"].handle(asking, lambda *_: None))
+        assert "does not state the noise" in read_note(answer)["message"]
     assert not any(float(each["rows"][0]).is_integer() for each in told)
 
 

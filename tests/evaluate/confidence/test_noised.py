@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 from fedssca.evaluate.confidence.claims import Claim, claim_bound, claim_p_value
+from fedssca.evaluate.confidence.counts import counts_added
 from fedssca.evaluate.confidence.evidence import Evidence
 from fedssca.evaluate.confidence.noised import Box, box_of, gap_of_boxes, mean_of_box, radius
 from fedssca.evaluate.confidence.plain import evidence_of, plain_evidence
@@ -78,6 +80,28 @@ def test_the_worst_counts_of_a_box_are_at_its_corners() -> None:
     gaps = [gap_of_boxes(a, b, 0.3, DELTA) for a in inside[::5] for b in second[::3]]
     assert gap_of_boxes(box, other, 0.3, DELTA) >= max(gaps)
     assert gap_of_boxes(other, box, 0.9, DELTA) < DELTA
+
+
+def test_a_row_adds_at_most_one_to_the_counts_of_a_quantity() -> None:
+    """Also if it is in both means, and of whatever size its value is."""
+    rng = np.random.default_rng(4)
+    rows = 30
+    batch = {"client": jnp.zeros(rows, jnp.int32), "weight": jnp.ones(rows)}
+    top = rng.normal(scale=3, size=(2, rows))
+    top[0, 0] = np.nan
+    group = (rng.random(rows) < 0.5).astype(float)
+    means = [(-1.0, jnp.asarray(top[1]), jnp.ones(rows)), (1.0, jnp.asarray(top[0]), group)]
+
+    def counts(weight: np.ndarray) -> np.ndarray:
+        found = counts_added({"gap": means}, batch | {"weight": jnp.asarray(weight)}, {"gap": 2.0})
+        return np.asarray(found["gap"][0])
+
+    everything = counts(np.ones(rows))
+    assert everything.sum() == pytest.approx(rows, rel=1e-5)  # each row is in one mean
+    assert everything[0].sum() == pytest.approx(group.sum(), rel=1e-5)  # the group comes first
+    for row in range(rows):
+        without = counts((np.arange(rows) != row).astype(float))
+        assert np.linalg.norm(everything - without) <= 1 + 1e-4
 
 
 def test_noise_stays_within_its_radius_and_evidence_can_be_written() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from fedssca.privacy.noise.accountant import (
     multiplier,
     sigma_of,
 )
-from fedssca.privacy.noise.ledger import Ledger
+from fedssca.privacy.noise.ledger import Ledger, joint_epsilon
 
 pytest.importorskip("dp_accounting")
 DELTA = 1e-5
@@ -81,6 +82,25 @@ def test_a_ledger_on_its_way() -> None:
     assert "Poisson" in said["sampling"]
     assert "exact and outside" in said["epsilon_covers"]
     assert ledger.also(50, 0).spent(1000) > said["epsilon"]
+
+
+def test_calibration_rows_are_other_rows_in_one_run_and_may_be_the_same_in_others() -> None:
+    messages = Ledger(4.0, DELTA, "sample", 1.0, 10)
+    both = replace(messages, calibrations=1, calibration_sigma=0.7)
+    counts = epsilon_of((Release(0.7, 1),), DELTA)
+    assert both.of_calibration() == both.exact() == pytest.approx(counts)
+    assert both.spent(9) < messages.exact() < both.exact()  # counts are released at the end
+    quiet = replace(both, calibration_sigma=5.0)
+    assert quiet.exact() == messages.exact()
+    joint = joint_epsilon([both.spending()])
+    assert joint == pytest.approx(epsilon_of((Release(4.0, 10), Release(0.7, 1)), DELTA))
+    assert max(counts, messages.exact()) < joint < counts + messages.exact()
+    assert both.also(0, 0, resumes=1).exact() == pytest.approx(
+        epsilon_of((Release(0.7, 2),), DELTA)
+    )
+    said = both.report(10)
+    assert said["calibration_epsilon"] == said["epsilon"]
+    assert "counts of calibration rows" in said["epsilon_covers"]
 
 
 def test_fixed_batches_have_their_own_bound() -> None:

@@ -158,7 +158,7 @@ class Ledger:
         if k == 0 or rounds >= self.rounds:
             return self.exact(rounds)
         low = int(2 ** (k.bit_length() - 1))
-        bare = replace(self, uses=None, probes=0, again=0)
+        bare = replace(self, uses=None, probes=0, again=0, calibrations=0)
         ends = [bare.exact(end, COARSE) for end in (low, 2 * low)]
         if min(ends) <= 0:
             return ends[1] if k > low else ends[0]
