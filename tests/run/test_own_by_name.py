@@ -17,6 +17,7 @@ from fedssca.errors import UserError
 from fedssca.run.config import parse
 from fedssca.run.execute import execute
 from fedssca.run.export.onnx_files import export_onnx
+from fedssca.run.record import RunDirectory
 from tests.deploy.loopback import RUN, Loopback, parties
 
 PACKAGE = """
@@ -43,6 +44,13 @@ def broken(features, outputs, seed):
 
 def number(features, outputs, seed):
     return 3
+
+def squares(limit, power=2.0):
+    size = lambda scores, batch: jnp.sum(jnp.abs(scores) ** power, axis=1)
+    return fedssca.custom("squares", size, limit)
+
+def nothing(limit):
+    return None
 """
 CONFIG = """
 [data]
@@ -103,6 +111,23 @@ def test_refused(name: str, said: str, package: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("kind='our_nets:nothing', limit=1", "returned NoneType: it must return a fedssca Constr"),
+        ("kind='our_nets:square', limit=1", "no function 'square'; did you mean 'squares'?"),
+        ("kind='our_nets:squares', limit=1, arguments={size=2}", "failed: TypeError: squares()"),
+        ("kind='our_nets:squares', limit=1, positive=1", "takes kind, limit, arguments, column"),
+        ("kind='loss', limit=1, arguments={power=2}", "arguments"),
+    ],
+)
+def test_limits_refused(entry: str, said: str, package: Path) -> None:
+    settings = ["model.name=linear", f"problem.constraint=[{{{entry}}}]"]
+    with pytest.raises(UserError) as caught:
+        execute(parse(NO_OPTIONS, settings), package / "run")
+    assert said in str(caught.value)
+
+
 def test_a_function_of_all_columns_cannot_be_divided(package: Path) -> None:
     with pytest.raises(UserError, match="one function of all columns"):
         execute(parse(CONFIG, ["data.split=feature"]), package / "run")
@@ -111,7 +136,10 @@ def test_a_function_of_all_columns_cannot_be_divided(package: Path) -> None:
 @pytest.mark.parametrize("split", ["sample", "feature"])
 def test_a_site_refuses_packages_that_it_does_not_allow(split: str, package: Path) -> None:
     """Nothing is imported before every site allows it; then the run is that of the simulator."""
-    config = parse(NO_OPTIONS, ["model.name=our_nets:network", f"data.split={split}"])
+    limit = "problem.constraint=[{kind='our_nets:squares', limit=2.0, arguments={power=1.5}}]"
+    named = ["model.name=our_nets:network"] if split == "sample" else ["model.name=mlp", limit]
+    settings = [*named, f"data.split={split}", "algorithm.multipliers=exact"]
+    config = parse(NO_OPTIONS, settings)
     files = write_site_files(config, 2, package / "data")
     order = RunOrder(config, site_names(2), RUN, False)
     texts = [file.read_text() for file in files]
@@ -121,10 +149,12 @@ def test_a_site_refuses_packages_that_it_does_not_allow(split: str, package: Pat
             file.write_text(listed)
         server = RunServer(order, Loopback(parties(files)), package / "run")
         if allowed != '"our_nets"':
-            with pytest.raises(UserError, match=r"refused by limits.packages = .*our_nets:network"):
+            with pytest.raises(UserError, match=r"refused by limits.packages = .*our_nets:"):
                 server.run()
             assert "our_nets" not in sys.modules
     server.run()
     execute(config, package / "simulated")
-    a, b = (np.load(package / run / "model.npz")["w"] for run in ("run", "simulated"))
+    last = RunDirectory.open(package / "run").rows()[-1]
+    assert len(last["constraints"]) == (0 if split == "sample" else 1)
+    a, b = (np.load(package / run / "model.npz")["w_last"] for run in ("run", "simulated"))
     assert np.linalg.norm(a - b) <= 1e-6 * np.linalg.norm(b)

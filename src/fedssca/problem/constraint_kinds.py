@@ -22,6 +22,7 @@ __all__ = [
     "KindName",
     "ObjectiveName",
     "RareName",
+    "kind_of",
     "takes",
 ]
 
@@ -139,6 +140,19 @@ KINDS: dict[KindName, Kind] = {
 }
 
 
-def takes(kind: KindName) -> str:
+OWN = Kind(
+    Interval(-math.inf),
+    "A function of yours, package.module:function, makes the constraint.",
+    ("column", "arguments"),
+)
+"""A constraint that a function of the user makes."""
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of this name; a name with a colon is that of a function of the user."""
+    return OWN if ":" in name else KINDS[name]  # type: ignore[index]
+
+
+def takes(kind: str) -> str:
     """The keys that a constraint of this kind takes, as a list in words."""
-    return ", ".join(["kind", "limit", *sorted(KINDS[kind].options)])
+    return ", ".join(["kind", "limit", *sorted(kind_of(kind).options)])

@@ -1,25 +1,21 @@
-"""Models and limits of users by name, "package.module:function".
-
-The function is imported from an installed package. Whatever goes wrong inside it is one line for
-the user that names the function.
-"""
+"""Models of users by name, "package.module:function"."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from fedssca.errors import UserError, nearest
+from fedssca.errors import UserError
 from fedssca.problem.forms import AnyModel, JoinedModel, Model
+from fedssca.problem.functions import call_own, failed
 from fedssca.problem.problem import Array
 from fedssca.problem.scores import trained_part
 
-__all__ = ["call_own", "own_model"]
+__all__ = ["own_model"]
 
 
 def own_model(
@@ -81,48 +77,9 @@ def _check_scores(name: str, model: AnyModel, features: int, outputs: int) -> No
     except UserError:
         raise
     except Exception as error:
-        raise _failed("model.name", name, error) from error
+        raise failed("model.name", name, error) from error
     if shape != (2, outputs):
         raise UserError(
             f"model.name = {name!r} gives shape {shape} for 2 rows: scores of shape "
             f"(2, {outputs}) are needed, one for each class"
         )
-
-
-def call_own(key: str, name: str, *given: Any, **options: Any) -> Any:
-    """What the function of this name returns; `key` is where the name stands in the config."""
-    function = _imported(key, name)
-    try:
-        return function(*given, **options)
-    except UserError:
-        raise
-    except Exception as error:
-        raise _failed(key, name, error) from error
-
-
-def _imported(key: str, name: str) -> Callable[..., Any]:
-    """The function "package.module:function"; a UserError if there is none."""
-    module, _, attribute = name.partition(":")
-    try:
-        home = import_module(module)
-    except Exception as error:
-        raise UserError(
-            f"{key} = {name!r}: {module} cannot be imported ({_line(error)}); install its package, "
-            "or put its folder on PYTHONPATH"
-        ) from error
-    function = getattr(home, attribute, None)
-    if not callable(function):
-        public = [each for each, value in vars(home).items() if callable(value) and each[0] != "_"]
-        known = nearest(attribute, public)
-        raise UserError(f"{key} = {name!r}: {module} has no function {attribute!r}; {known}")
-    made: Callable[..., Any] = function
-    return made
-
-
-def _failed(key: str, name: str, error: Exception) -> UserError:
-    return UserError(f"{key} = {name!r} failed: {_line(error)}")
-
-
-def _line(error: Exception) -> str:
-    words = " ".join(str(error).split())[:200]
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedssca.data.classes import Label
 from fedssca.errors import UserError, nearest
-from fedssca.problem.constraint_kinds import KINDS, OF_GROUPS, KindName, takes
+from fedssca.problem.constraint_kinds import KINDS, OF_GROUPS, KindName, kind_of, takes
 from fedssca.problem.constraints.base import (
     Constraint,
     client_loss_at_most,
@@ -27,6 +27,7 @@ from fedssca.problem.constraints.rates import (
     precision_at_least,
     recall_at_least,
 )
+from fedssca.problem.functions import call_own
 
 MAKERS: dict[KindName, Callable[..., list[Constraint]]] = {
     "loss": loss_at_most,
@@ -61,17 +62,20 @@ class TrainingRows(NamedTuple):
 
 
 def from_config(
-    kind: KindName, limit: float, options: Mapping[str, Any], rows: TrainingRows
+    kind: str, limit: float, options: Mapping[str, Any], rows: TrainingRows
 ) -> list[Constraint]:
     """The constraints of one [[problem.constraint]]; `options` are its keys beside kind and limit.
 
-    Options that are None, empty or false count as not given.
+    Options that are None, empty or false count as not given. A kind with a colon is a function of
+    the user: make(limit, **arguments), and `column` if that is given.
     """
-    if kind not in KINDS:
+    if ":" in kind:
+        return _own(kind, limit, options)
+    if kind not in MAKERS:
         raise UserError(f"constraint kind = {kind!r} is unknown: {nearest(kind, KINDS)}")
-    what = f"constraint {kind!r}"
+    what, known = f"constraint {kind!r}", kind_of(kind)
     given = {name: value for name, value in options.items() if _is_given(value)}
-    allowed = KINDS[kind].options
+    allowed = known.options
     if unknown := sorted(set(given) - set(allowed)):
         raise UserError(f"{what} has no key {unknown[0]!r}: it takes {takes(kind)}")
     _check_sharpness(what, given.get("sharpness"))
@@ -80,15 +84,31 @@ def from_config(
         if "positive" not in given and rows.positive is not None:
             settings["positive"] = rows.classes[rows.positive]
         settings["classes"] = tuple(rows.classes)
-    groups = _groups(what, given, rows, KINDS[kind].gap)
+    groups = _groups(what, given, rows, known.gap)
     if groups is not None:
         settings["groups"] = groups
-    if KINDS[kind].labels:
+    if known.labels:
         settings["labels"] = rows.columns["y"]
-    if KINDS[kind].per_client:
+    if known.per_client:
         settings["sizes"] = _sizes(what, rows.sizes, 'the constraint "loss"')
         settings["clients"] = rows.clients
     return MAKERS[kind](limit, **settings)
+
+
+def _own(kind: str, limit: float, options: Mapping[str, Any]) -> list[Constraint]:
+    """The constraints that a function of the user makes."""
+    given = dict(options.get("arguments") or {})
+    if options.get("column"):
+        given["column"] = options["column"]
+    made = call_own("problem.constraint kind", kind, limit, **given)
+    found = made if isinstance(made, list) else [made]
+    for each in found:
+        if not isinstance(each, Constraint):
+            raise UserError(
+                f"problem.constraint kind = {kind!r} returned {type(each).__name__}: it must "
+                "return a fedssca Constraint, or a list of them"
+            )
+    return found
 
 
 def parts_from_config(objective: str, column: str | None, rows: TrainingRows) -> dict[str, Any]:

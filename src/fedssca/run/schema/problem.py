@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 from pydantic.dataclasses import dataclass
 
 from fedssca.problem.constraint_kinds import (
-    KINDS,
     LEAST_ROWS,
     SHARPNESS,
     CompareName,
     KindName,
     ObjectiveName,
     RareName,
+    kind_of,
     takes,
 )
 from fedssca.run.schema.types import (
@@ -24,26 +24,34 @@ from fedssca.run.schema.types import (
     Bins,
     ClassName,
     Flag,
+    FunctionName,
     OneOrMore,
     Positive,
     Real,
     Whole,
     invalid,
     key,
+    named_or_own,
 )
 
 __all__ = ["CLIP", "ConstraintSettings", "ProblemSettings"]
 
 CLIP = 5.0
 Confidence = Annotated[Real, Field(gt=0, lt=1)]
+KindOrOwn: TypeAlias = Annotated[
+    Annotated[KindName, Tag("<known>")] | Annotated[FunctionName, Tag("<own>")],
+    Discriminator(named_or_own),
+]
 
 
 @dataclass(frozen=True, config=MODEL)
 class ConstraintSettings:
     """One limit that the trained model must keep."""
 
-    kind: KindName = Field(
-        description="What is limited.", json_schema_extra={"basic": True, "unset": ""}
+    kind: KindOrOwn = Field(
+        description="What is limited, or a function of yours that makes the constraint, "
+        "package.module:function.",
+        json_schema_extra={"basic": True, "unset": ""},
     )
     limit: Real = Field(
         description="The largest value allowed; for recall and precision the smallest.",
@@ -97,6 +105,10 @@ class ConstraintSettings:
         unset=f"{SHARPNESS:g}",
     )
 
+    arguments: dict[str, Any] | None = key(
+        "What your own function takes beside the limit.", default=None
+    )
+
     @property
     def options(self) -> dict[str, Any]:
         """The keys beside kind and limit that are given."""
@@ -115,12 +127,12 @@ class ConstraintSettings:
     @property
     def counts(self) -> bool:
         """Its terms depend on how many rows have which label, or are in which group."""
-        return KINDS[self.kind].labels or bool(self.grouped)
+        return kind_of(self.kind).labels or bool(self.grouped)
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> ConstraintSettings:
         """The limit is one that the kind can have, and the options are those that it takes."""
-        kind = KINDS[self.kind]
+        kind = kind_of(self.kind)
         if self.limit not in kind.limit:
             words = f"it must be {kind.limit.words('limit')} for the kind {self.kind!r}"
             raise invalid(words, "limit", self.limit)
@@ -258,7 +270,7 @@ class ProblemSettings:
     def per_client(self) -> bool:
         """Terms are about every single client that holds rows."""
         return self.objective == "worst_client" or any(
-            entry.per_client or KINDS[entry.kind].per_client for entry in self.constraint
+            entry.per_client or kind_of(entry.kind).per_client for entry in self.constraint
         )
 
     @property

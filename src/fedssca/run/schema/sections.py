@@ -352,7 +352,8 @@ class Config:
     @property
     def functions(self) -> list[str]:
         """The functions of the user that the run names, "package.module:function"."""
-        return [name for name in (self.model.name,) if ":" in name]
+        named = [self.model.name, *(entry.kind for entry in self.problem.constraint)]
+        return [name for name in named if ":" in name]
 
     def _misfit_of_sites(self) -> tuple[str, str] | None:
         """What in [deploy] does not fit the rest of the run, and its key."""
