@@ -7,11 +7,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import jax
+
+from fedssca.deploy.census import Census, job_of
 from fedssca.deploy.engine import Answer, Post
 from fedssca.deploy.local import write_site_files
 from fedssca.deploy.project import site_names
 from fedssca.deploy.server.run import RunOrder, RunServer
+from fedssca.deploy.site import preparation
 from fedssca.deploy.site.ledger import ledger_of
 from fedssca.deploy.site.party import Party
 from fedssca.deploy.site.raw_table import read_source
@@ -22,6 +27,18 @@ from fedssca.run.schema import SiteFile, SiteLimits
 RUN = bytes(range(16))
 Tamper = Callable[[str, bytes, bytes], Any]
 """(site, envelope, its answer) -> the answer that arrives; None: none does."""
+
+
+JOBS: dict[str, Any] = {}
+"""The job of the last config and census: sites that share it compile its programs once."""
+
+
+def _one_job(config: Config, census: Census) -> Any:
+    key = repr((config, census, jax.config.jax_enable_x64))
+    if key not in JOBS:
+        JOBS.clear()
+        JOBS[key] = job_of(config, census)
+    return JOBS[key]
 
 
 class Loopback:
@@ -39,7 +56,8 @@ class Loopback:
         for site, data in envelopes.items():
             begun = time.perf_counter()
             self.envelopes.append(data)
-            back: Any = self.parties[site].handle(data, self._poster(site))
+            with mock.patch.object(preparation, "job_of", _one_job):
+                back: Any = self.parties[site].handle(data, self._poster(site))
             if self._tamper:
                 back = self._tamper(site, data, back)
             error = "timed out" if back is None else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -38,7 +39,7 @@ def posed(*limits: Any) -> Problem:
         [each for limit in limits for each in limit],
     )
     parts = [Part("g", str(v), lambda batch, v=v: batch["g"] == v) for v in (0, 1)]
-    return Problem(**{**vars(made), "parts": tuple(parts)})
+    return replace(made, parts=tuple(parts))
 
 
 def entries_of(problem: Problem, test: Any = TEST, rows: Any = None) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -199,7 +200,7 @@ def test_parties_with_columns_do_what_one_machine_does(columns) -> None:
     p = classifier(
         mlp(7, 5, 3, dtype="float64"), loss_at_most(0.8), objective="norm", features=blocks
     )
-    alone = Problem(**{**vars(p), "vertical": None})
+    alone = replace(p, vertical=None)
     method = augmented_lagrangian(
         p, batch=11, rate=RATE, dual_rate=DUAL, penalty=10.0, momentum=BETA
     )

@@ -6,6 +6,7 @@ The compiled runtime, the one that moves messages, and the same problem on one m
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, get_args
 
@@ -237,7 +238,7 @@ def test_hidden_sums_change_nothing(method: str, split: str, hidden: str) -> Non
 def one_machine(method: str, split: str) -> State:
     """The joined problem, no vertical form, one client with all rows: it draws the same batches."""
     p, algorithm = setting(method, split)
-    alone = Problem(**{**vars(p), "vertical": None})
+    alone = replace(p, vertical=None)
     return Fused(alone, Rows(DATA, (N,)), algorithm, SEED).advance(algorithm.init(p.start), ROUNDS)
 
 

@@ -82,17 +82,3 @@ def test_a_limit_on_the_loss_is_kept_near_the_best_norm() -> None:
     assert result.final["train_cost"] <= 0.13
     assert result.final["norm_sq"] <= 145
     assert result.final["test_accuracy"] > 0.955
-
-
-def test_ten_samples_a_round_are_too_few_and_it_says_so() -> None:
-    result = train(
-        "data.split=feature",
-        "algorithm.batch=10",
-        "problem.objective=norm",
-        'problem.constraint=[{kind="loss", limit=0.13}]',
-        "algorithm.rounds=200",
-        "run.evaluate_every=50",
-    )
-    assert not result.feasible
-    assert "loss" in result.notes[0]
-    assert "over its limit 0.13" in result.notes[0]

@@ -19,10 +19,10 @@ from fedssca.data.dataset import Array
 from fedssca.data.encode import Encoder
 from fedssca.deploy.notes import MOST_ROWS
 from fedssca.errors import UserError
-from fedssca.run.build import Job, encoding_rules, reading_of
+from fedssca.run.build import Job, encoding_rules, plan, reading_of
 from fedssca.run.config import Config, render
 
-__all__ = ["OTHER", "Census", "Facts", "Question", "blank", "fingerprint", "question"]
+__all__ = ["OTHER", "Census", "Facts", "Question", "blank", "fingerprint", "job_of", "question"]
 
 Question: TypeAlias = dict[str, Any]
 """What a run needs to know of every site's data."""
@@ -94,6 +94,11 @@ def question(config: Config, run: str) -> Question:
         "rules": asdict(encoding_rules(config.data)),
         "run": run,
     }
+
+
+def job_of(config: Config, census: Census) -> Job:
+    """The job that a config names for the rows of a census, with step sizes as they are."""
+    return plan(config, *blank(census, config))
 
 
 def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:

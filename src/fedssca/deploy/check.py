@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from fedssca.deploy.census import blank, question
+from fedssca.deploy.census import job_of, question
 from fedssca.deploy.project import site_names
 from fedssca.deploy.server.census import merge, plainly_told
 from fedssca.deploy.site.ledger import DataLedger, ledger_of
@@ -22,7 +22,7 @@ from fedssca.deploy.site.refusal import LimitRefused
 from fedssca.deploy.site.rows import SiteRows
 from fedssca.deploy.stages import method_of, shapes_of, spending_of
 from fedssca.errors import UserError
-from fedssca.run.build import Job, plan
+from fedssca.run.build import Job
 from fedssca.run.config import Config
 from fedssca.run.privacy import hides_sums, noisy
 from fedssca.run.schema import SiteFile
@@ -91,9 +91,7 @@ def _look_at_data(found: dict[str, Any], source: SiteFile, config: Config) -> No
     told = plainly_told(["this site"], [facts], asked, lambda _: [facts])
     census = merge(["this site"], [facts], asked, told)
     found["features"] = census.features
-    found["rounds"] = list(
-        _rounds(plan(alone, *blank(census, alone)), *rows.sizes, census.calibration)
-    )
+    found["rounds"] = list(_rounds(job_of(alone, census), *rows.sizes, census.calibration))
 
 
 def _rounds(

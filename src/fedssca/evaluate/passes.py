@@ -17,6 +17,7 @@ import numpy as np
 from fedssca.data.memory import on_device, summed
 from fedssca.data.split import Columns, Rows
 from fedssca.problem.problem import Array, Batch, Problem, Rate
+from fedssca.problem.programs import once_per_problem
 
 __all__ = [
     "CHUNK",
@@ -54,6 +55,7 @@ class Passes(NamedTuple):
     """(w, rows, clients) -> the sums over all rows, over the parts, and over so many clients."""
 
 
+@once_per_problem
 def full_passes(problem: Problem) -> Passes:
     """The sums of a problem's terms and measures over rows, chunk by chunk."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -134,4 +135,4 @@ def vertical_problem(
         features=tuple(np.asarray(own) for own in features),
         additive=additive,
     )
-    return Problem(**{**vars(base), "vertical": split})
+    return replace(base, vertical=split)

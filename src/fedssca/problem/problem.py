@@ -13,7 +13,7 @@ All f_k come from one forward pass. Clients send the means of the f_k; `combine`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -79,7 +79,7 @@ class Vertical:
     """(w_0, (h_i)_i, batch) -> the quantities to report, for parties that evaluate together."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
     """An objective and M constraints over sampled terms; the module docstring has the formula.
 
@@ -111,6 +111,8 @@ class Problem:
     """How many times the curvature may grow in training, for which calibrated steps allow."""
     notes: tuple[str, ...] = ()
     """What users should know of the limits, such as clients that a limit leaves out."""
+    programs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    """The compiled functions of this problem, see `once_per_problem`."""
 
     @property
     def dimension(self) -> int:

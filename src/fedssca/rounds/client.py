@@ -15,16 +15,17 @@ Parties that hold columns go through two or three:
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.data.sampling import Drawn, drawn_rows
+from fedssca.data.sampling import Drawn, Population, drawn_rows, words
 from fedssca.methods.algorithm import Algorithm, Message, Request
 from fedssca.problem.problem import Array, Batch, Problem, Terms, Vertical
+from fedssca.problem.programs import once_per_problem
 from fedssca.rounds.codec import InvalidMessage
 from fedssca.rounds.exchange import SERVER, Exchange, Outgoing, Pairwise
 from fedssca.rounds.perturb import Perturbation, unperturbed
@@ -37,6 +38,43 @@ def for_party(split: Vertical, number: int, request: Request, index: Any) -> dic
     """What the server sends to party `number`: its own block of w, the top block, the batch."""
     asked = {"round": request.round, "w": request.w[split.blocks[number + 1]], "indices": index}
     return asked | {"w0": request.w[split.blocks[0]], "weights": request.weights}
+
+
+@once_per_problem
+def _row_message(problem: Problem, algorithm: Algorithm) -> Callable[..., Message]:
+    """The statistics of one mini-batch: one program for all clients that hold rows."""
+
+    @jax.jit
+    def message(
+        batch: Batch, request: Request, number: Array, weight: Array, share: Array, present: Any
+    ) -> Message:
+        rows = batch["client"].shape
+        weights = jnp.full(rows, weight)
+        batch = batch | {"client": jnp.full(rows, number), "weight": weights}
+        if present is not None:
+            batch["weight"] = jnp.where(present, weights, 0)
+            batch["share"] = jnp.full(rows, share)
+        return algorithm.reply(problem.terms, request, batch)
+
+    return message
+
+
+@jax.jit
+def _taken(rows: Batch, index: Array) -> Batch:
+    """Some rows, with a place for the number of their client."""
+    return {name: column[index] for name, column in rows.items()} | {"client": index}
+
+
+@cache
+def _drawing(batch: int, steps: int, places: int, few: bool) -> Callable[..., Drawn]:
+    """Drawing rows by the seed, one program for all clients; `few`: with few rows."""
+
+    @jax.jit
+    def draw(seed: Array, round: Array, client: Array, size: Array, side: Array) -> Drawn:
+        people = Population(size, side, any_few=few, any_many=not few)
+        return drawn_rows(seed, round, client, people, batch, steps, places)
+
+    return draw
 
 
 class RowClient:
@@ -60,31 +98,27 @@ class RowClient:
         self._rows = {name: jnp.asarray(column) for name, column in rows.items()}
         size = len(rows["y"]) if "y" in rows else len(next(iter(rows.values())))
 
-        @jax.jit
+        self._message, self._batch = _row_message(problem, algorithm), algorithm.batch
+        people = Population.of(np.array([size]))
+        drawing = _drawing(algorithm.batch, algorithm.steps, algorithm.places, people.any_few)
+        place = np.array([number]), people.size, people.side
+
         def by_seed(request: Request) -> Drawn:
-            me, sizes = np.array([number]), np.array([size])
-            drawn = algorithm.batch, algorithm.steps, algorithm.places
-            return drawn_rows(seed, request.round, me, sizes, *drawn)
+            return drawing(words(seed), request.round, *place)
 
-        @jax.jit
-        def reply(rows: Batch, request: Request, drawn: Drawn) -> Message:
-            index = drawn.rows[0]
-            batch = {name: column[index] for name, column in rows.items()}
-            batch["client"] = jnp.full(index.shape, number, jnp.int32)
-            weight = jnp.full(index.shape, size / (algorithm.batch * total), request.w.dtype)
-            batch["weight"] = weight
-            if drawn.present is not None:
-                batch["weight"] = jnp.where(drawn.present[0], weight, 0)
-                batch["share"] = jnp.full_like(weight, size / (total * len(index)))
-            return algorithm.reply(problem.terms, request, batch)
-
-        self._draw, self._reply = draw or by_seed, reply
+        self._draw, self._part = draw or by_seed, (size, total)
         self._perturb = perturbation.client(number, size / total)
 
     def handle(self, phase: str, request: Request) -> Outgoing:
         """Answer a request of the server."""
         del phase
-        message = self._reply(self._rows, request, self._draw(request))
+        drawn, (size, total) = self._draw(request), self._part
+        batch = _taken(self._rows, drawn.rows[0])
+        parts = size / (self._batch * total), size / (total * len(batch["client"]))
+        weight, share = (np.asarray(part, request.w.dtype) for part in parts)
+        present = None if drawn.present is None else drawn.present[0]
+        number = np.int32(self.number)
+        message = self._message(batch, request, number, weight, share, present)
         return {SERVER: self._perturb(message, request)}
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fedssca.deploy.census import Census, Facts, blank, fingerprint, question
+from fedssca.deploy.census import Census, Facts, fingerprint, job_of, question
 from fedssca.deploy.server.alignment import align, same_rows
 from fedssca.deploy.server.census import check_facts, merge, plainly_told
 from fedssca.deploy.server.hidden_census import hidden_totals
@@ -26,7 +26,7 @@ from fedssca.deploy.server.introduce import introduce
 from fedssca.deploy.server.sites import Sites, SitesMissing
 from fedssca.errors import UserError
 from fedssca.rounds.codec import Envelope, note, read_note
-from fedssca.run.build import Job, plan
+from fedssca.run.build import Job
 from fedssca.run.config import Config, render
 from fedssca.run.privacy import hides_sums
 
@@ -77,7 +77,7 @@ class ServerPreparation:
 
     def prepare(self, config: Config, census: Census) -> Job:
         """Let all parties build the problem; a UserError names the first that has another."""
-        job = plan(config, *blank(census, config))
+        job = job_of(config, census)
         own = fingerprint(job, census)
         told = {"config": render(config), "census": asdict(census)}
         answers = self._ask_all("prepare", told)

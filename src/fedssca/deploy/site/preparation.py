@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from fedssca.deploy.census import Census, blank, fingerprint, question
+from fedssca.deploy.census import Census, fingerprint, job_of, question
 from fedssca.deploy.engine import Post
 from fedssca.deploy.site.alignment import SiteAlignment
 from fedssca.deploy.site.calibration import CalibrationUse
@@ -38,7 +38,7 @@ from fedssca.deploy.stages import largest_h
 from fedssca.deploy.sums import census_rules
 from fedssca.rounds.aggregate import Answerer
 from fedssca.rounds.codec import Envelope, InvalidMessage, note, read_note
-from fedssca.run.build import Job, plan
+from fedssca.run.build import Job
 from fedssca.run.config import Config, parse
 from fedssca.run.privacy import answerer, hides_sums
 from fedssca.run.schema import SiteFile
@@ -221,7 +221,7 @@ class SitePreparation:
         config = parse(told["config"], source="the run's config")
         self._check_terms(config, census)
         with jax.enable_x64(config.run.precision == "float64"):
-            job = plan(config, *blank(census, config))
+            job = job_of(config, census)
             if self._encoded is None:
                 self._encoded = self._rows.columns(census)
             number = census.names.index(self._name)
