@@ -4,7 +4,7 @@
     python benchmarks/deep.py banks  --data FOLDER [--rounds 500] [--seeds 1]
 
 `images` trains a convolutional network on MNIST with 10 clients, rows divided at random and by
-Dirichlet(0.5), at default step sizes and with FedAvg at the best of three rates; both use the same
+Dirichlet(0.5), at default step sizes and with FedAvg at the best of four rates; both use the same
 number of samples. `banks` trains a deep bottom for each of two banks (default_credit_hetero_guest
 and _host) and the same network on pooled columns with one client, and prints held-out AUC. The
 folder holds the files, in subfolders or not. FedAvg's rate is chosen by its test accuracy, which
@@ -31,7 +31,7 @@ from fedssca.run.build import Job, build
 from fedssca.run.config import parse
 
 LOCAL = 5
-RATES = (0.03, 0.1, 0.3)
+RATES = (0.1, 0.3, 1.0, 3.0)
 CNN = ["model.name=cnn", "model.channels=[8, 16]", "model.hidden=[64]", "algorithm.batch=16"]
 BOTTOMS = ["model.bottom=[16, 8]", "model.hidden=[16]", "model.join=concatenate"]
 
