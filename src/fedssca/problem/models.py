@@ -41,8 +41,8 @@ __all__ = [
 DEEP = 4.0
 """How many times the curvature of a network with two or more hidden layers may grow in training.
 
-A convolutional network on MNIST, 10 clients, 150 rounds: with 1 the loss rises again after 50
-rounds and ends at 0.24, with 4 it falls to 0.064."""
+A convolutional network on 10,000 rows of MNIST, 10 clients, 150 rounds, one seed: with 1 the loss
+rises again after 50 rounds and ends at 0.24, with 4 it falls to 0.064."""
 
 
 @remembered
