@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedssca.data.dataset import Array, Dataset
-from fedssca.data.encode import Encoder, NumberEncoding
+from fedssca.data.encode import Encoder, NumberEncoding, TargetScale
 from fedssca.data.raw import RawData
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
@@ -58,6 +58,7 @@ def _scaled_anew(data: Dataset, marks: Array) -> Dataset:
 
     (x - m) / d, standardised once more with m' and d', is (x - (m + d m')) / (d d').
     """
+    data = _target_anew(data, marks)
     if data.encoder is None:
         return replace(data, aside=marks)
     rest = data.train["x"][~marks].astype(np.float64)
@@ -76,6 +77,23 @@ def _scaled_anew(data: Dataset, marks: Array) -> Dataset:
     return replace(
         data, train=again(data.train), test=again(data.test), encoder=encoder, aside=marks
     )
+
+
+def _target_anew(data: Dataset, marks: Array) -> Dataset:
+    """Scale a target of numbers again, without the marked rows; a count has no shift."""
+    before = data.target
+    if before is None:
+        return data
+    rest = before.decode(data.train["y"])[~marks]
+    mean, deviation = float(rest.mean()), float(rest.std())
+    unit = TargetScale(mean, deviation) if before.shift else TargetScale(0.0, mean)
+    if unit.scale <= 0:
+        return data
+
+    def again(columns: dict[str, Array]) -> dict[str, Array]:
+        return columns | {"y": unit.encode(before.decode(columns["y"]))}
+
+    return replace(data, train=again(data.train), test=again(data.test), target=unit)
 
 
 def set_aside(clients: Rows | Columns, marks: Array) -> tuple[Rows | Columns, dict[str, Array]]:

@@ -13,6 +13,8 @@ from fedssca.data.classes import Label, class_names
 from fedssca.data.encode import (
     Encoder,
     NumberEncoding,
+    TargetKind,
+    TargetScale,
     codes,
     is_text,
     kinds_of,
@@ -20,6 +22,7 @@ from fedssca.data.encode import (
     named_cells,
     standardise,
 )
+from fedssca.data.encode.targets import target_numbers, target_scale
 from fedssca.errors import UserError
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "from_arrays",
     "in_train",
     "numbered_labels",
+    "numbered_target",
     "stratified",
 ]
 
@@ -46,6 +50,7 @@ class Dataset:
 
     `x` (N, P) keeps its small dtype (uint8 images stay uint8), `y` (N,) holds int32 labels
     0 .. classes-1, further columns (a sensitive attribute, say) are float32 or int arrays (N,).
+    With a `target` of numbers y is float32, in the unit of the target, and there are no classes.
     """
 
     name: str
@@ -78,6 +83,8 @@ class Dataset:
     """Parties encode their own columns, and nobody else knows how."""
     notes: tuple[str, ...] = ()
     """What was decided about the columns and the user should know."""
+    target: TargetScale | None = None
+    """The unit of y, if it is a number; None: y is a class."""
 
     def __post_init__(self) -> None:
         """Classes without names are called by their numbers."""
@@ -98,7 +105,8 @@ def check(dataset: Dataset) -> None:
             if needed not in columns:
                 raise UserError(f"{where}: column {needed!r} is missing; both x and y are needed")
         _check_rows(where, columns, dataset.features)
-        _check_labels(where, columns["y"], dataset.classes)
+        if dataset.target is None:
+            _check_labels(where, columns["y"], dataset.classes)
     if len(dataset.labels) != dataset.classes:
         raise UserError(
             f"{dataset.name}: {len(dataset.labels)} names for {dataset.classes} classes; each "
@@ -109,7 +117,7 @@ def check(dataset: Dataset) -> None:
             f"{dataset.name}: train has the columns {sorted(dataset.train)} and test has "
             f"{sorted(dataset.test)}; both need the same"
         )
-    if len(np.unique(dataset.train["y"])) < 2:
+    if dataset.target is None and len(np.unique(dataset.train["y"])) < 2:
         raise UserError(
             f"{dataset.name}: all training rows have the one label "
             f"{dataset.labels[dataset.train['y'][0]]!r}; at least two classes are needed"
@@ -161,10 +169,11 @@ def from_arrays(
     fraction: float,
     seed: int,
     keep: Sequence[str] = (),
+    kind: TargetKind = "class",
 ) -> Dataset:
     """Make a data set from the arrays x, y and those in `keep`; without `scale`, standardise x.
 
-    If `test` is empty, `fraction` of each class is set aside for testing.
+    If `test` is empty, `fraction` of each class is set aside for testing. `kind` is what y holds.
     """
     check_keep(name, keep, [c for c in train if c not in ("x", "y")])
     for part in (train, test):
@@ -180,8 +189,14 @@ def from_arrays(
     features = tuple(f"x{j}" for j in range(x.shape[1]))
     if x.dtype.kind not in "biuf" or not x.size:
         raise UserError(f"{name}: x is {x.dtype}, shape {x.shape}; it should hold rows of numbers")
-    y, labels = numbered_labels(name, both["y"])
-    rows = np.arange(len(y)) < len(train["y"]) if test else in_train(name, y, fraction, seed)
+    y, labels = numbered_target(name, both["y"], kind)
+    rows = np.arange(len(y)) < len(train["y"])
+    if not test:
+        rows = in_train(name, y if kind == "class" else np.zeros(len(y)), fraction, seed)
+    unit = None
+    if kind != "class":
+        unit = target_scale(name, _target_moments(y[rows]), kind)
+        y = unit.encode(y)
     encoder = None
     if scale is None:
         _finite(name, features, x)
@@ -203,6 +218,7 @@ def from_arrays(
         labels=labels,
         kinds=named,
         encoder=encoder,
+        target=unit,
     )
 
 
@@ -228,6 +244,16 @@ def stratified(y: Array, fraction: float, seed: int) -> Array:
     return kept
 
 
+def numbered_target(name: str, raw: Array, kind: TargetKind) -> tuple[Array, tuple[Label, ...]]:
+    """Return classes 0 .. L-1 and their names, or numbers in their own unit and no names."""
+    return numbered_labels(name, raw) if kind == "class" else (target_numbers(name, raw, kind), ())
+
+
+def _target_moments(y: Array) -> tuple[float, float, float]:
+    mean = float(y.mean())
+    return float(len(y)), mean, float(np.square(y - mean).sum())
+
+
 def numbered_labels(name: str, raw: Array) -> tuple[Array, tuple[Label, ...]]:
     """Return labels 0 .. L-1, in the sorted order of the raw labels, and the names of classes."""
     if raw.ndim != 1 or raw.dtype.kind not in "biufU":
@@ -245,14 +271,14 @@ def numbered_labels(name: str, raw: Array) -> tuple[Array, tuple[Label, ...]]:
         if len(bad):
             raise UserError(
                 f"{name}: labels out of range: row {bad[0] + 1} has label {raw[bad[0]]}; "
-                "labels should be whole numbers or text, or compare numbers with one of them: "
-                'label = "price > 100"'
+                "labels should be whole numbers or text: compare numbers with one of them "
+                '(label = "price > 100"), or predict the number: problem.task = "regression"'
             )
     kinds, y = np.unique(raw, return_inverse=True)
     if len(kinds) > 1000:
         raise UserError(
             f"{name}: labels out of range: {len(kinds)} different labels in {len(raw)} rows; "
-            "at most 1000 classes: is this the label column?"
+            'at most 1000 classes: is this the label column, or problem.task = "regression"?'
         )
     return y.astype(np.int32), class_names(kinds)
 

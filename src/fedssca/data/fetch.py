@@ -117,7 +117,7 @@ DOWNLOADS: dict[str, Download] = {
 FILES = {name: tuple(s.files) for name, s in DOWNLOADS.items()} | {
     "credit": ("UCI_Credit_Card.csv",)
 }
-EMBEDDED = ("breast-cancer", "digits")
+EMBEDDED = ("breast-cancer", "diabetes", "digits")
 
 
 def cache_folder() -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedssca.data.arrays import aligned
 from fedssca.data.dataset import Dataset, check, from_arrays
-from fedssca.data.encode import EncodingRules, as_text
+from fedssca.data.encode import EncodingRules, TargetKind, as_text
 from fedssca.data.encode.labels import USUAL, label_column, label_source
 from fedssca.data.encode.misread import misread_numbers
 from fedssca.data.files import JoinedFiles, expanded, join_columns, several, stack_rows
@@ -46,6 +46,8 @@ class DataSource:
     query: str = ""
     split: str = "sample"
     """Whether several files hold different rows ("sample") or columns ("feature")."""
+    kind: TargetKind = "class"
+    """What the label holds: a class, a number or a count."""
     label_optional: bool = False
     """Whether a table may be read without a label, to be looked at and not to train."""
 
@@ -63,7 +65,9 @@ class DataSource:
             )
         if self.name is not None:
             self._check_no_table(f"{self.name} is a ready-made data set")
-            return ready_made(self.name, self.directory, self.test_fraction, self.seed, self.keep)
+            return ready_made(
+                self.name, self.directory, self.test_fraction, self.seed, self.keep, self.kind
+            )
         if self.query:
             table = read_query(self.database, self.query, self.reading, self.id)
             return self._raw("query", JoinedFiles(table, None, {}))
@@ -79,7 +83,7 @@ class DataSource:
         if path.is_dir() or path.suffix.lower() == ".npz":
             self._check_no_table(f"{path} holds arrays without names of columns")
         if path.is_dir():
-            return mapped(path, self.label or "y", self.keep)
+            return mapped(path, self.label or "y", self.keep, self.kind)
         if not path.is_file():
             raise UserError(
                 f"{path} is not there; data.path should name a .csv, .npz or .parquet file, or a "
@@ -89,7 +93,7 @@ class DataSource:
             train, test = _npz(path, self.label or "y", self.keep)
             x = train["x"]
             scale = 1 / max(1, int(x.max(initial=0))) if x.dtype == np.uint8 else None
-            rest = (self.test_fraction, self.seed, self.keep)
+            rest = (self.test_fraction, self.seed, self.keep, self.kind)
             return from_arrays(path.stem, train, test, scale, *rest)
         if not is_table(path):
             raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv, .npz or .parquet")
@@ -128,7 +132,15 @@ class DataSource:
             held = stack_rows(paths, self.reading, self._away).table if len(paths) > 1 else None
             test = self._without(held or read_table(paths[0], self.reading))
         raw = from_table(
-            name, table, label, self.test_fraction, self.seed, self.keep, test, joined.owners
+            name,
+            table,
+            label,
+            self.test_fraction,
+            self.seed,
+            self.keep,
+            test,
+            joined.owners,
+            self.kind,
         )
         notes = (*raw.notes, *joined.notes, *misread)
         return dataclasses.replace(
@@ -201,8 +213,9 @@ def load(
     impute: str = "mean",
     most_categories: int = 50,
     split: str = "sample",
+    kind: TargetKind = "class",
 ) -> Dataset:
-    r"""Load a data set by `name` (adult, breast-cancer, credit, digits, fashion, mnist) or `path`.
+    r"""Load a data set by `name` (adult, breast-cancer, credit, diabetes, digits, ...) or `path`.
 
     A path names a text file such as CSV (also .gz), a Parquet file, an NPZ file with the arrays "x"
     and "y" (and possibly "x_test" and "y_test"), or a folder of NPY files, which are read from disk
@@ -218,7 +231,8 @@ def load(
     Columns of numbers are standardised with the mean and deviation of the training rows, columns of
     text become one-hot with at most `most_categories` values, missing numbers are replaced as
     `impute` says ("mean", "median" or "most_frequent") and marked, and uint8 arrays stay as they
-    are. The columns in `keep` are also kept as they are, beside x and y.
+    are. The columns in `keep` are also kept as they are, beside x and y. `kind` says what the label
+    holds: a "class", a "number" (y is standardised too) or a "count" (y is divided by the mean).
     """
     source = DataSource(
         name=name,
@@ -234,6 +248,7 @@ def load(
         categories=categories,
         reading=Reading(tuple(missing), tuple(columns)),
         split=split,
+        kind=kind,
     )
     return encoded(source.read(), EncodingRules(impute, most_categories))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedssca.data.dataset import BLOCK, Array, Dataset
+from fedssca.data.encode import TargetKind
 from fedssca.errors import UserError
 
 __all__ = ["mapped"]
@@ -15,12 +16,19 @@ __all__ = ["mapped"]
 KINDS = ("uint8", "float32")
 
 
-def mapped(folder: Path, label: str = "y", keep: Sequence[str] = ()) -> Dataset:
+def mapped(
+    folder: Path, label: str = "y", keep: Sequence[str] = (), kind: TargetKind = "class"
+) -> Dataset:
     """Open the arrays x, `label` and those in `keep`, each as NAME.npy and NAME_test.npy.
 
     x (rows, features) is uint8 or float32 and is never copied, so it is not standardised; the model
     divides uint8 values by the largest one. Labels are whole numbers from 0 on.
     """
+    if kind != "class":
+        raise UserError(
+            f"{folder} is a folder of arrays, whose labels are classes: a regression takes a table "
+            "or an NPZ file"
+        )
     train, test = (
         {name: _open(folder / f"{stem}{end}.npy") for name, stem in _names(label, keep)}
         for end in ("", "_test")

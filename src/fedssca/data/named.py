@@ -13,13 +13,14 @@ import numpy as np
 
 from fedssca.data import fetch
 from fedssca.data.dataset import Array, Dataset, from_arrays
+from fedssca.data.encode import TargetKind
 from fedssca.data.raw import RawData, from_table
 from fedssca.data.tables import Reading, Table, read_csv
 from fedssca.errors import UserError, nearest
 
 __all__ = ["NAMES", "credit_columns", "read_credit", "read_idx", "ready_made"]
 
-NAMES = ("adult", "breast-cancer", "credit", "digits", "fashion", "mnist")
+NAMES = ("adult", "breast-cancer", "credit", "diabetes", "digits", "fashion", "mnist")
 _CREDIT = "default.payment.next.month"
 _ADULT = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status",
           "occupation", "relationship", "race", "sex", "capital-gain", "capital-loss",
@@ -27,14 +28,37 @@ _ADULT = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-s
 
 
 def ready_made(
-    name: str, directory: Path | None, fraction: float, seed: int, keep: Sequence[str]
+    name: str,
+    directory: Path | None,
+    fraction: float,
+    seed: int,
+    keep: Sequence[str],
+    kind: TargetKind = "class",
 ) -> RawData | Dataset:
     """The rows of a ready-made data set: raw columns, or arrays that are only scaled."""
+    if name == "diabetes":
+        return _diabetes(fraction, seed, keep, kind)
+    if kind != "class" and name in NAMES:
+        raise UserError(
+            f'{name} has classes, and problem.task = "regression" needs numbers: use data.name = '
+            '"diabetes", or data.path and data.label = <a column of numbers>'
+        )
     if name in ("adult", "credit", "mnist", "fashion"):
         return _from_folder(name, directory, fraction, seed, keep)
     if name in ("digits", "breast-cancer"):
         return _embedded(name, fraction, seed, keep)
     raise UserError(f"no data set is named {name!r}: {nearest(str(name), NAMES)}")
+
+
+def _diabetes(fraction: float, seed: int, keep: Sequence[str], kind: TargetKind) -> RawData:
+    from sklearn.datasets import load_diabetes
+
+    if kind == "class":
+        raise UserError('diabetes has a target of numbers: set problem.task = "regression"')
+    raw = load_diabetes(scaled=False)
+    table = {str(f): raw.data[:, j] for j, f in enumerate(raw.feature_names)}
+    table["progression"] = raw.target
+    return from_table("diabetes", table, "progression", fraction, seed, keep, kind=kind)
 
 
 def _embedded(name: str, fraction: float, seed: int, keep: Sequence[str]) -> RawData | Dataset:

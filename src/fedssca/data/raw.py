@@ -14,18 +14,21 @@ from fedssca.data.dataset import (
     check_keep,
     columns_beside,
     in_train,
-    numbered_labels,
+    numbered_target,
     stratified,
 )
 from fedssca.data.encode import (
     Encoder,
     EncodingRules,
+    TargetKind,
+    TargetScale,
     fit_encoder,
     is_text,
     stacked,
     summarise,
 )
 from fedssca.data.encode.labels import class_places, label_cells, label_column
+from fedssca.data.encode.targets import target_numbers, target_scale
 from fedssca.data.lines import Reading
 from fedssca.errors import UserError, nearest
 
@@ -42,7 +45,7 @@ class RawData:
     label: str
     """The name of the label column."""
     y: Array
-    """(N,) the classes of the rows, int32."""
+    """(N,) the classes of the rows, int32; of a target of numbers the numbers, float64."""
     labels: tuple[Label, ...]
     """The values of the label that the classes stand for."""
     train: Array
@@ -69,13 +72,14 @@ class RawData:
     """The party of each column, if parties have files of their own."""
     notes: tuple[str, ...] = ()
     """What was decided while reading and the user should know."""
+    kind: TargetKind = "class"
+    """What the label holds."""
 
     def encoder(self, rules: EncodingRules) -> Encoder:
         """The encoder, fitted to the training rows without calibration rows."""
-        train = self.train if self.aside is None else self.train & ~self.aside
         try:
             summaries = {
-                column: [summarise(column, cells, train, rules)]
+                column: [summarise(column, cells, self._fitted, rules)]
                 for column, cells in self.table.items()
                 if column not in self.drop
             }
@@ -85,11 +89,24 @@ class RawData:
         left_out = made.left_out | dict.fromkeys(self.drop, "it is dropped, and only limits use it")
         return replace(made, id=self.id or made.id, left_out=left_out)
 
+    @property
+    def _fitted(self) -> Array:
+        """Marks the training rows without calibration rows."""
+        return self.train if self.aside is None else self.train & ~self.aside
+
+    def target(self) -> TargetScale | None:
+        """The unit of a target of numbers, from the same rows; None: the label is a class."""
+        if self.kind == "class":
+            return None
+        found = summarise(self.label, self.y, self._fitted, EncodingRules())
+        return target_scale(self.name, found.moments, self.kind)
+
     def encoded(self, rules: EncodingRules | None = None) -> Dataset:
         """Encode all rows with the encoder of the training rows."""
-        encoder = self.encoder(rules or EncodingRules())
+        encoder, target = self.encoder(rules or EncodingRules()), self.target()
         beside, kinds = columns_beside(self.name, self.table, self.keep)
-        columns = {"x": encoder.encode(self.table, self.name), "y": self.y, **beside}
+        y = self.y if target is None else target.encode(self.y)
+        columns = {"x": encoder.encode(self.table, self.name), "y": y, **beside}
         parts = (self.train, ~self.train)
         own, held = ({name: v[rows] for name, v in columns.items()} for rows in parts)
         left_out = (f"column {c!r} is left out: {why}" for c, why in encoder.left_out.items())
@@ -110,6 +127,7 @@ class RawData:
             clients=self.clients,
             blocks=self._blocks(encoder),
             notes=(*self.notes, *left_out),
+            target=target,
         )
 
     @property
@@ -138,8 +156,9 @@ def from_table(
     keep: Sequence[str] = (),
     test: Mapping[str, Array] | None = None,
     owners: Array | None = None,
+    kind: TargetKind = "class",
 ) -> RawData:
-    """Make raw data from the columns of a table, the label among them.
+    """Make raw data from the columns of a table, the label among them, which holds this `kind`.
 
     Without `test` rows, `fraction` of each class is set aside for testing, at each of the `owners`
     of the rows if they have several.
@@ -151,17 +170,19 @@ def from_table(
         raise UserError(
             f"{name}: no column is left beside the label {label!r}; features are needed"
         )
-    y, labels = numbered_labels(name, label_cells(table, label, name))
+    y, labels = numbered_target(name, label_cells(table, label, name), kind)
     if test is None:
+        strata = y if kind == "class" else np.zeros(len(y))
         return RawData(
             name,
             raw,
             label,
             y,
             labels,
-            _in_train(name, y, fraction, seed, owners),
+            _in_train(name, strata, fraction, seed, owners),
             tuple(keep),
             owners=owners,
+            kind=kind,
         )
     where = f"{name}, test rows"
     both: dict[str, Array] = {}
@@ -176,12 +197,24 @@ def from_table(
                 "write it alike"
             )
         both[called] = whole
-    held = class_places(labels, label_cells(test, label, where), where)
+    cells = label_cells(test, label, where)
+    if kind == "class":
+        held = class_places(labels, cells, where)
+    else:
+        held = target_numbers(where, cells, kind)
     train = np.arange(len(y) + len(held)) < len(y)
     if owners is not None:
         owners = np.concatenate([owners, np.full(len(held), -1, owners.dtype)])
     return RawData(
-        name, both, label, np.concatenate([y, held]), labels, train, tuple(keep), owners=owners
+        name,
+        both,
+        label,
+        np.concatenate([y, held]),
+        labels,
+        train,
+        tuple(keep),
+        owners=owners,
+        kind=kind,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedssca.data.dataset import Array
+from fedssca.data.encode.targets import as_strata
 from fedssca.errors import UserError, nearest
 
 __all__ = ["Columns", "Rows", "by_feature", "by_owner", "by_sample"]
@@ -163,6 +164,7 @@ def by_sample(
     `partition` is "iid" (at random), "contiguous" (in their order), "dirichlet" (label skew: the
     rows of each label are divided in Dirichlet(concentration) proportions, and each client gets at
     least `minimum` rows) or "classes" (each client has rows of `classes_per_client` labels only).
+    If y is a number, the ten tenths of the rows in its order are its labels.
     `sizes` gives the rows of each client, as counts (rows left over are not used) or as fractions
     that sum to 1.
     """
@@ -185,9 +187,9 @@ def by_sample(
     if "y" not in columns:
         raise UserError(f'partition "{partition}" needs the labels: a column named y')
     if partition == "dirichlet":
-        owner = _dirichlet(columns["y"], clients, concentration, minimum, rng)
+        owner = _dirichlet(as_strata(columns["y"]), clients, concentration, minimum, rng)
     else:
-        owner = _classes(columns["y"], clients, classes_per_client, minimum, rng)
+        owner = _classes(as_strata(columns["y"]), clients, classes_per_client, minimum, rng)
     order = np.argsort(owner, kind="stable")
     counts = tuple(int(c) for c in np.bincount(owner, minlength=clients))
     return Rows(dict(columns), counts, order.astype(np.int32))

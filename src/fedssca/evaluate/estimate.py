@@ -46,13 +46,18 @@ class Estimate(NamedTuple):
     weights: Sequence[float]
     sums: np.ndarray
     """(J, 3): the sums of the numerators, of the denominators and of the squared numerators."""
+    root: bool = False
+    """The quantity is the square root of that sum, as an RMSE is."""
 
     @property
     def value(self) -> float | None:
         """The quantity; None if no row counts for one of its ratios."""
         if not (self.sums[:, 1] > 0).all():
             return None
-        return float(np.asarray(self.weights) @ (self.sums[:, 0] / self.sums[:, 1]))
+        return self._rooted(float(np.asarray(self.weights) @ (self.sums[:, 0] / self.sums[:, 1])))
+
+    def _rooted(self, value: float) -> float:
+        return max(value, 0.0) ** 0.5 if self.root else value
 
     @property
     def counted(self) -> bool:
@@ -86,7 +91,8 @@ class Estimate(NamedTuple):
             sorted((a * low, a * high)) for a, (low, high) in zip(self.weights, ends, strict=True)
         ]
         low, high = np.sum(pairs, axis=0)
-        return [float(low), float(high)], EXACT if self.counted else APPROXIMATE
+        ends_shown = [self._rooted(float(low)), self._rooted(float(high))]
+        return ends_shown, EXACT if self.counted else APPROXIMATE
 
 
 def _normal(total: float, rows: float, squares: float, *, level: float) -> tuple[float, float]:

@@ -134,13 +134,12 @@ def evaluator_of(
         for name, parts in rates.items():
             pairs = [np.asarray(part, float) for part in parts]
             if all(bottom > 0 for _, bottom in pairs):
-                out[f"{prefix}_{name}"] = float(
-                    sum(
-                        a * top / bottom
-                        for a, (top, bottom) in zip(weights()[name], pairs, strict=True)
-                    )
+                value = sum(
+                    a * top / bottom
+                    for a, (top, bottom) in zip(weights()[name], pairs, strict=True)
                 )
-        return out
+                out[name] = float(value) if name not in problem.rooted else max(value, 0.0) ** 0.5
+        return {f"{prefix}_{name}": value for name, value in problem.report(out).items()}
 
     def row(w: Array) -> dict[str, Any]:
         own = problem.model(w)
@@ -174,7 +173,8 @@ def evaluator_of(
     def counted(w: Array) -> Tally:
         if tally is None:
             raise TypeError("groups and clients are not tallied in a run with noise")
-        return Tally(weights(), tally(problem.extended(problem.model(w))))
+        sums = tally(problem.extended(problem.model(w)))
+        return Tally(weights(), sums, problem.rooted, problem.report)
 
     return Evaluator(row, gradients, over, counted, noisy=jacobian is None)
 

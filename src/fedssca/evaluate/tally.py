@@ -6,7 +6,7 @@ server, only the sums over all of them are known, and the results of single clie
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from fedssca.evaluate.estimate import Estimate
 from fedssca.evaluate.passes import Sums
 from fedssca.problem.problem import Problem
+from fedssca.problem.task_kinds import METRICS
 
 __all__ = ["SHARED_ROWS", "Tally", "TallySums", "client_results", "divided", "group_results"]
 
@@ -42,6 +43,10 @@ class Tally(NamedTuple):
 
     weights: Mapping[str, Sequence[float]]
     sums: TallySums
+    rooted: frozenset[str] = frozenset()
+    """As in `Problem`."""
+    report: Callable[[Mapping[str, float]], dict[str, float]] = dict
+    """As in `Problem`."""
 
     def estimate(self, sums: Sums | None, name: str, line: int = 0) -> Estimate | None:
         """A quantity on the rows of a line; None if it is not known there."""
@@ -50,15 +55,15 @@ class Tally(NamedTuple):
         weights = np.array(self.weights[name], float)
         order = np.argsort(-weights, kind="stable")  # of a gap, what is subtracted comes last
         found = np.array([rate[line] for rate in sums[name]], float)
-        return Estimate(weights[order].tolist(), found[order])
+        return Estimate(weights[order].tolist(), found[order], name in self.rooted)
 
     def values(self, sums: Sums | None, line: int) -> dict[str, float]:
-        """All quantities that are defined on the rows of a line: loss and accuracy first."""
-        first = [name for name in ("cost", "accuracy") if name in self.weights]
+        """All quantities that are defined on the rows of a line: loss and metrics first."""
+        first = [name for name in ("cost", *METRICS) if name in self.weights]
         names = [name for name in dict.fromkeys([*first, *self.weights]) if name in (sums or ())]
         found = {name: self.estimate(sums, name, line) for name in names}
         known = {name: each.value for name, each in found.items() if each is not None}
-        return {name: value for name, value in known.items() if value is not None}
+        return self.report({name: value for name, value in known.items() if value is not None})
 
     def rows(self, sums: Sums | None, line: int) -> int | None:
         """The number of rows of a line, from a quantity that is a mean over all of them."""

@@ -26,6 +26,7 @@ from fedssca.problem.stacks import (
     dense_stacks,
     party_stacks,
 )
+from fedssca.problem.tasks import CLASSIFICATION, Task
 
 __all__ = [
     "classifier",
@@ -83,7 +84,10 @@ def mlp(
 
 @remembered
 def linear(features: int, classes: int, *, scale: float = 1.0, dtype: str = "float32") -> Model:
-    """Softmax regression, scores = W_1 x + w_0; with two classes logistic regression, (0, z)."""
+    """Softmax regression, scores = W_1 x + w_0; with two classes logistic regression, (0, z).
+
+    With `classes` = 1 there is one score, which predicts a number.
+    """
     rows = 1 if classes == 2 else classes
 
     def init(seed: int) -> tuple[Array, Array]:
@@ -92,7 +96,7 @@ def linear(features: int, classes: int, *, scale: float = 1.0, dtype: str = "flo
 
     def top(w0: Array, h: Array) -> Array:
         scores = h + w0
-        return jnp.concatenate([jnp.zeros_like(scores), scores], axis=1) if rows == 1 else scores
+        return scores if classes != 2 else jnp.concatenate([jnp.zeros_like(scores), scores], axis=1)
 
     return Model(init, top, scale)
 
@@ -207,6 +211,7 @@ def classifier(
     groups: np.ndarray | None = None,
     column: str | None = None,
     titles: Sequence[str] = (),
+    task: Task = CLASSIFICATION,
 ) -> Problem:
     """min loss + l2 |w|^2 (or, objective "norm", min |w|^2) subject to `constraints`.
 
@@ -216,6 +221,9 @@ def classifier(
     l2 |w|^2, and the prices of the constraints `worst_...` are the weights of the clients or groups
     in the worst mixture. `titles` are the names of the clients, or of the values 0, 1, ... of the
     column, for results.
+
+    `task` says what the scores mean: classes, or a number (`regression`), for which the model has
+    one score.
 
     `features` are the columns of each party, if parties hold columns. The layout of w is that of
     the whole network in both cases.
@@ -240,7 +248,8 @@ def classifier(
         l2,
         None if features is None else split,
         parts=worst_parts(objective, sizes, groups, column, titles),
-        level=_chance(model, params),
+        level=task.level(_outputs(model, params)),
+        task=task,
     )
     return replace(made, growth=DEEP if depth_of(params) > 2 else 1.0)
 
@@ -256,10 +265,10 @@ def depth_of(params: Any) -> int:
     return count(head) + max(map(count, parts))
 
 
-def _chance(model: AnyModel, params: Any) -> float:
-    """log L, the loss if all L classes are equally likely."""
+def _outputs(model: AnyModel, params: Any) -> int:
+    """L, the number of scores."""
     rows = jax.ShapeDtypeStruct((1, model.width(params)), jnp.float32)
-    return math.log(jax.eval_shape(model.apply, params, rows).shape[1])
+    return int(jax.eval_shape(model.apply, params, rows).shape[1])
 
 
 def vertical_form(

@@ -12,7 +12,7 @@ All f_k come from one forward pass. Clients send the means of the f_k; `combine`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -111,6 +111,14 @@ class Problem:
     """How many times the curvature may grow in training, for which calibrated steps allow."""
     notes: tuple[str, ...] = ()
     """What users should know of the limits, such as clients that a limit leaves out."""
+    rooted: frozenset[str] = frozenset()
+    """The measures of which the square root is reported."""
+    report: Callable[[Mapping[str, float]], dict[str, float]] = dict
+    """The measures of a set of rows -> what is reported of them."""
+    counted: frozenset[str] = frozenset()
+    """The measures to which a row adds 0 or 1; a row may add any number to others."""
+    over_all: frozenset[str] = frozenset()
+    """The measures whose denominator is the number of all rows."""
     programs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     """The compiled functions of this problem, see `once_per_problem`."""
 

@@ -16,18 +16,17 @@ from jax.flatten_util import ravel_pytree
 
 from fedssca.errors import UserError, nearest
 from fedssca.problem.constraint_kinds import ObjectiveName
-from fedssca.problem.constraints import LOSS, Constraint, ScoreTerm, cross_entropy, worst_parts
+from fedssca.problem.constraints import LOSS, Constraint, ScoreTerm, worst_parts
 from fedssca.problem.constraints.base import Once
 from fedssca.problem.limits import Bound
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
+from fedssca.problem.tasks import CLASSIFICATION, ScoreMeasures, Task
 from fedssca.problem.worst import minimise_worst
 
 __all__ = ["ScoreMeasures", "Scores", "assemble", "from_scores", "trained_part"]
 
 Scores: TypeAlias = Callable[[Array, Batch], Array]
 """(flat w, batch) -> scores, (B, L)."""
-ScoreMeasures: TypeAlias = Callable[[Array, Batch], dict[str, Sequence[Rate]]]
-"""(scores, batch) -> the quantities to report by name, each a sum of rates."""
 
 
 def assemble(
@@ -40,20 +39,21 @@ def assemble(
     split: Callable[[ScoreTerm, ScoreMeasures], Vertical] | None = None,
     parts: Sequence[Constraint] = (),
     level: float = 1.0,
+    task: Task = CLASSIFICATION,
 ) -> Problem:
     """min loss + l2 |w|^2 (or, objective "norm", min |w|^2) subject to `constraints`.
 
     With `parts` (see `worst_parts`) the largest of their losses, about `level` at the start, takes
     the place of the loss. A sampled mean appears once, however many constraints use it. `split`
     makes the vertical form from the functions (scores, batch) -> terms (K, B) and (scores, batch)
-    -> quantities to report.
+    -> quantities to report. The loss and the metrics are those of the `task`.
     """
     if objective not in (known_names := get_args(ObjectiveName)):
         raise UserError(f"objective = {objective!r} is unknown: {nearest(objective, known_names)}")
     if l2 < 0:
         raise UserError(f"l2 = {l2}: it must not be negative")
     constraints = [*constraints, *parts]
-    fns: dict[str, ScoreTerm] = {LOSS: cross_entropy} if objective == "loss" else {}
+    fns: dict[str, ScoreTerm] = {LOSS: task.loss} if objective == "loss" else {}
     for constraint in constraints:
         fns.update({name: fn for name, (_, fn) in constraint.terms.items()})
     if not fns:
@@ -64,24 +64,22 @@ def assemble(
         combine[0, columns.index(LOSS)] = 1.0
     for row, constraint in zip(combine[1:], constraints, strict=True):
         for name, (weight, _) in constraint.terms.items():
-            row[columns.index(name)] = weight
+            row[columns.index(name)] = weight * task.scale**constraint.units
     known = np.zeros(len(combine))
     known[0] = 1.0 if objective == "norm" else l2
 
     def stacked(outputs: Array, batch: Batch) -> Array:
-        now = Once(outputs, batch)
+        now = Once(outputs, batch, task)
         return jnp.stack([now.of(fn) for fn in fns.values()])
 
     def measures(outputs: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
-        hit = (outputs.argmax(axis=1) == batch["y"]).astype(outputs.dtype)
-        one, now = jnp.ones_like(hit), Once(outputs, batch)
-        rates: dict[str, Sequence[Rate]] = {
-            "cost": [(1.0, cross_entropy(outputs, batch), one)],
-            "accuracy": [(1.0, hit, one)],
-        }
+        now, rates = Once(outputs, batch, task), dict(task.measures(outputs, batch))
         for constraint in constraints:
             if constraint.rates is not None:
-                rates[constraint.name] = now.of(constraint.rates)
+                unit = task.scale**constraint.units
+                rates[constraint.name] = [
+                    (unit * weight, top, bottom) for weight, top, bottom in now.of(constraint.rates)
+                ]
         return rates
 
     made = Problem(
@@ -98,6 +96,10 @@ def assemble(
         bounds=tuple(c.bound or Bound(c.name, high=c.limit) for c in constraints),
         stepwise=tuple(m for m, constraint in enumerate(constraints) if constraint.stepwise),
         notes=tuple(constraint.note for constraint in constraints if constraint.note),
+        rooted=task.rooted | {c.name for c in constraints if c.units == 2},
+        report=task.report,
+        counted=task.counted | {c.name for c in constraints if c.stepwise and "loss" not in c.name},
+        over_all=task.names,
     )
     return minimise_worst(made, [part.name for part in parts], level) if parts else made
 
@@ -112,13 +114,15 @@ def from_scores(
     sizes: Sequence[int] | None = None,
     groups: np.ndarray | None = None,
     column: str | None = None,
+    task: Task = CLASSIFICATION,
 ) -> Problem:
     """A problem from a function apply(params, x) -> scores (B, L) and its parameters, any pytree.
 
     Floating-point arrays in the tree are trained. Everything else (functions, numbers, integer
     arrays) stays as it is, so a module that is itself a pytree can be given. If a mapping has the
     entry "params", as in Flax, only that entry is trained. `Result.params` is a tree of the same
-    form. Objectives, `sizes`, `groups` and `column` are those of `classifier`.
+    form. Objectives, `sizes`, `groups`, `column` and `task` are those of `classifier`; scores of a
+    regression have the shape (B, 1).
 
     >>> weights = {"w": np.zeros((4, 3)), "b": np.zeros(3)}
     >>> problem = from_scores(lambda p, x: x @ p["w"] + p["b"], weights)
@@ -133,12 +137,13 @@ def from_scores(
         if jnp.ndim(outputs) != 2 or outputs.shape[0] != rows:
             raise UserError(
                 f"apply(params, x) gave shape {jnp.shape(outputs)} for {rows} rows of x: "
-                f"it must give scores of shape ({rows}, number of classes)"
+                f"it must give scores of shape ({rows}, number of classes), or ({rows}, 1) for a "
+                "regression"
             )
         return outputs
 
     parts = worst_parts(objective, sizes, groups, column)
-    return assemble(scores, start, unravel, constraints, objective, l2, parts=parts)
+    return assemble(scores, start, unravel, constraints, objective, l2, parts=parts, task=task)
 
 
 def trained_part(params: Params) -> tuple[Array, Callable[[Array], Params]]:

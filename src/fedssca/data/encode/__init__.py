@@ -5,6 +5,7 @@ summary   counts and sums of a column, which add up over sites
 fit       from the summary of a column to its encoding
 columns   the encodings, one class for each kind of column
 encoder   all of them together, with a saved state
+targets   a target of numbers, in the unit in which it is trained
 """
 
 from fedssca.data.encode.cells import (
@@ -26,6 +27,7 @@ from fedssca.data.encode.columns import (
 )
 from fedssca.data.encode.encoder import Encoder, fit_encoder
 from fedssca.data.encode.summary import ColumnSummary, EncodingRules, Telling, merged, summarise
+from fedssca.data.encode.targets import TargetKind, TargetScale
 
 __all__ = [
     "BooleanEncoding",
@@ -36,6 +38,8 @@ __all__ = [
     "Encoder",
     "EncodingRules",
     "NumberEncoding",
+    "TargetKind",
+    "TargetScale",
     "Telling",
     "as_text",
     "codes",

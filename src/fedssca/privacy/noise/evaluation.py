@@ -34,8 +34,6 @@ from fedssca.rounds.shapes import batch_shape
 
 __all__ = ["EvaluationNoise", "bounded", "noised_evaluator", "numbers_of", "sensible"]
 
-COUNTED = ("cost", "accuracy")
-"""Measures of classifiers whose denominator is the number of rows, which is public."""
 OF_EVALUATIONS = 0xE7A1
 """Tells the random numbers of evaluations from those of messages."""
 
@@ -113,9 +111,8 @@ def entry_bounds(problem: Problem, like: Rows | Columns, value_clip: float) -> E
 
 def _bounds(problem: Problem, name: str, value_clip: float) -> tuple[float, float]:
     """The bounds of what a row adds to numerator and denominator of a measure."""
-    classifies = problem.scores is not None
-    counts = classifies and name != "cost" and "loss" not in name
-    return 1.0 if counts else value_clip, 0.0 if classifies and name in COUNTED else 1.0
+    public = name in problem.over_all  # its denominator is the number of rows
+    return 1.0 if name in problem.counted else value_clip, 0.0 if public else 1.0
 
 
 def bounded(problem: Problem, value_clip: float) -> Problem:
@@ -159,18 +156,18 @@ def sensible(problem: Problem, sums: EvaluatedSums, value_clip: float) -> Evalua
     If the number of held-out rows is 0, what is there of them is noise.
     """
     test = sums.test
-    if test and "cost" in test and problem.scores is not None and float(test["cost"][0][1]) <= 0:
+    if test and "cost" in problem.over_all and float(test["cost"][0][1]) <= 0:
         test = None
 
     def rates(pairs: Any) -> Any:
         out = {}
         for name, parts in pairs.items():
-            most, _ = _bounds(problem, name, value_clip)
+            most = _bounds(problem, name, value_clip)[0]
             each = [np.asarray(part, float) for part in parts]
             out[name] = [
                 np.array([np.clip(top, -most * max(n, 0), most * max(n, 0)), n]) for top, n in each
             ]
-            if most == 1.0 and problem.scores is not None:
+            if name in problem.counted:
                 out[name] = [np.maximum(part, 0.0) for part in out[name]]
         return out
 

@@ -12,9 +12,11 @@ import jax.numpy as jnp
 from fedssca.errors import UserError
 from fedssca.problem.constraint_kinds import KINDS, KindName
 from fedssca.problem.limits import Bound, Limit, sides
-from fedssca.problem.losses import LOSS, cross_entropy
+from fedssca.problem.losses import LOSS
 from fedssca.problem.pickling import portable, remembered
 from fedssca.problem.problem import Array, Batch, Rate
+from fedssca.problem.task_kinds import METRICS
+from fedssca.problem.tasks import CLASSIFICATION, Task
 
 Result = TypeVar("Result")
 ScoreTerm: TypeAlias = Callable[[Array, Batch], Array]
@@ -26,14 +28,14 @@ Rates: TypeAlias = Callable[[Array, Batch], Sequence[Rate]]
 class Once:
     """Values of the rows of a batch by name: each is computed once, however many means use it."""
 
-    def __init__(self, scores: Array, batch: Batch) -> None:
-        self.scores, self.batch = scores, batch
+    def __init__(self, scores: Array, batch: Batch, task: Task = CLASSIFICATION) -> None:
+        self.scores, self.batch, self.task = scores, batch, task
         self._found: dict[str, Array] = {}
 
     def value(self, key: str, fn: ScoreTerm) -> Array:
         """fn(scores, batch); functions with the same key must be the same function."""
         if key not in self._found:
-            self._found[key] = fn(self.scores, self.batch)
+            self._found[key] = self.of(fn)
         return self._found[key]
 
     def of(self, fn: Callable[[Array, Batch], Result]) -> Result:
@@ -55,6 +57,14 @@ class Shared(Generic[Result]):
         return type(self), (portable(self.make),)
 
 
+def _loss(now: Once) -> Array:
+    return now.task.loss(now.scores, now.batch)
+
+
+TASK_LOSS: ScoreTerm = Shared(_loss)
+"""The loss of every row, whatever the task of the problem is."""
+
+
 class Constraint(NamedTuple):
     """sum_k weight_k mean f_k(scores, batch) <= limit, with terms = {name: (weight_k, f_k)}."""
 
@@ -71,6 +81,11 @@ class Constraint(NamedTuple):
     """The class that it is about was not named, and the names of the classes were not known."""
     note: str = ""
     """What users should know of the limit before training, such as clients that it leaves out."""
+    units: int = 0
+    """1 if its value is measured in the unit of the target, 2 in its square, 0 if it has no unit.
+
+    Its terms and rates are in the unit in which the target is trained. Of squares the root is
+    reported."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), portable(tuple(self))
@@ -121,14 +136,14 @@ def client_loss_gap_at_most(
 ) -> list[Constraint]:
     """Every client's own loss F_i(w) <= F(w) + limit, with F the loss over all rows."""
     check_limit("client_loss_gap", limit)
-    mean = {LOSS: (-1.0, cross_entropy)}
+    mean = {LOSS: (-1.0, TASK_LOSS)}
 
     def gap(own: Rates) -> Rates:
-        def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
-            loss = cross_entropy(scores, batch)
-            return [*own(scores, batch), (-1.0, loss, jnp.ones_like(loss))]
+        def rates(now: Once) -> Sequence[Rate]:
+            loss = now.of(TASK_LOSS)
+            return [*now.of(own), (-1.0, loss, jnp.ones_like(loss))]
 
-        return rates
+        return Shared(rates)
 
     return [
         Constraint(
@@ -158,7 +173,7 @@ def custom(name: str, fn: ScoreTerm, limit: Limit) -> list[Constraint]:
     were kept. Counts have no gradient and need `straight_through`. For functions of the parameters
     see `fedssca.custom_problem`.
     """
-    if name in ("cost", "accuracy", ""):
+    if name in ("cost", "", *METRICS):
         raise UserError(f"constraint name {name!r} is taken: choose another")
 
     def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
@@ -193,14 +208,14 @@ def client_losses(what: str, sizes: Sequence[int]) -> list[tuple[ScoreTerm, Rate
 def part_loss(own: Callable[[Batch], Array], factor: float) -> tuple[ScoreTerm, Rates]:
     """The loss over some of the rows as a mean over all, `factor` = N / N_i, and as reported."""
 
-    def term(scores: Array, batch: Batch) -> Array:
-        return jnp.where(own(batch), factor, 0.0) * cross_entropy(scores, batch)
+    def term(now: Once) -> Array:
+        return jnp.where(own(now.batch), factor, 0.0) * now.of(TASK_LOSS)
 
-    def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
-        inside = own(batch).astype(scores.dtype)
-        return [(1.0, inside * cross_entropy(scores, batch), inside)]
+    def rates(now: Once) -> Sequence[Rate]:
+        inside = own(now.batch).astype(now.scores.dtype)
+        return [(1.0, inside * now.of(TASK_LOSS), inside)]
 
-    return term, rates
+    return Shared(term), Shared(rates)
 
 
 def check_limit(kind: KindName, limit: float) -> None:

@@ -57,6 +57,7 @@ def each_at_most(
                     quantity.stepwise,
                     bound,
                     quantity.assumed,
+                    units=quantity.units,
                 )
             )
     return _noted(made, divisions)
@@ -125,6 +126,7 @@ def _gap(
             quantity.stepwise,
             bound,
             quantity.assumed,
+            units=quantity.units,
         )
         for side, sign, reported, bound in (
             (name, 1.0, rates, upper),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fedssca.problem.constraint_kinds import CompareName, KindName
-from fedssca.problem.constraints.base import Constraint, check_limit
+from fedssca.problem.constraints.base import TASK_LOSS, Constraint, check_limit
 from fedssca.problem.constraints.groups import Groups
 from fedssca.problem.constraints.limited import each_at_most, gaps_at_most
 from fedssca.problem.constraints.quantities import Quantity
 from fedssca.problem.limits import Bound
-from fedssca.problem.losses import LOSS, cross_entropy
+from fedssca.problem.losses import LOSS
 from fedssca.problem.pickling import remembered
 
 __all__ = ["loss_at_most", "loss_gap_at_most"]
@@ -23,7 +23,7 @@ def loss_at_most(limit: float, groups: Groups | None = None) -> list[Constraint]
     check_limit("loss", limit)
     if groups is not None:
         return each_at_most(_loss("loss", groups), limit, groups)
-    terms = {LOSS: (1.0, cross_entropy)}
+    terms = {LOSS: (1.0, TASK_LOSS)}
     bound = Bound("cost", high=limit, title=LOSS, positive=True)
     return [Constraint(LOSS, terms, limit, bound=bound)]
 
@@ -44,5 +44,5 @@ def _loss(kind: KindName, groups: Groups) -> Quantity:
     """The mean loss; over all rows it is the term of the objective."""
     words = "loss" if kind == "loss" else "loss gap"
     return Quantity(
-        kind, kind, words, LOSS, LOSS, cross_entropy, None, groups.all_rows(), stepwise=False
+        kind, kind, words, LOSS, LOSS, TASK_LOSS, None, groups.all_rows(), stepwise=False
     )

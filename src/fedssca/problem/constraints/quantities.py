@@ -74,6 +74,8 @@ class Quantity(NamedTuple):
     """The class that it is about was not named, and the names of the classes were not known."""
     ratio: Over | None = None
     """Takes the place of the mean where the quantity is another ratio."""
+    units: int = 0
+    """As in `Constraint`."""
 
     def term(self, *groups: Group) -> str:
         """The name of a mean over groups: the same mean in other constraints has the same."""
@@ -107,7 +109,7 @@ class Quantity(NamedTuple):
         share them: their results do not depend on which other limits there are.
         """
         if group.own is None:
-            return self.value(now.scores, now.batch)
+            return now.of(self.value)
         return now.value(self.valued, self.value)
 
     def apart(self, low: Group, high: Group) -> tuple[ScoreTerm, Rates]:
@@ -123,7 +125,7 @@ class Quantity(NamedTuple):
                 jnp.where(True if own is None else own(now.batch), factor, 0.0)
                 for factor, own in factors
             ]
-            return self.value(now.scores, now.batch) * sum(weights)
+            return now.of(self.value) * sum(weights)
 
         def rates(now: Once) -> Sequence[Rate]:
             return [
@@ -181,6 +183,11 @@ def mistake(kind: str, sharpness: float) -> ScoreTerm:
     _check_sharpness(kind, sharpness)
 
     def value(scores: Array, batch: Batch) -> Array:
+        if scores.shape[1] < 2:
+            raise UserError(
+                f"constraint {kind!r} counts rows whose class is predicted wrongly; of a "
+                "regression limit mae, rmse or beyond"
+            )
         own = jax.nn.one_hot(batch["y"], scores.shape[1], dtype=scores.dtype)
         margin = (own * scores).sum(axis=1) - jax.nn.logsumexp(scores, axis=1, b=1 - own)
         hard = scores.argmax(axis=1) != batch["y"]

@@ -11,7 +11,9 @@ from fedssca.run.schema.types import MODEL, Positive, Real, TextOrTexts, Whole, 
 
 __all__ = ["DataSettings"]
 
-DataName: TypeAlias = Literal["adult", "breast-cancer", "credit", "digits", "fashion", "mnist"]
+DataName: TypeAlias = Literal[
+    "adult", "breast-cancer", "credit", "diabetes", "digits", "fashion", "mnist"
+]
 
 
 @dataclass(frozen=True, config=MODEL)
@@ -19,9 +21,9 @@ class DataSettings:
     """The rows, and how they are divided among the clients."""
 
     name: DataName = key(
-        "A ready-made data set. digits and breast-cancer are installed with the package; mnist, "
-        "fashion and adult are downloaded by `fedssca data get`; the file of credit you download "
-        "yourself.",
+        "A ready-made data set. digits, breast-cancer and diabetes are installed with the package; "
+        "mnist, fashion and adult are downloaded by `fedssca data get`; the file of credit you "
+        "download yourself.",
         default="digits",
         basic=True,
     )
