@@ -158,6 +158,7 @@ def _show(found: TableDescription) -> None:
     )
     total = sum(found.classes.values())
     counts = ", ".join(f"{name} {n} ({n / total:.1%})" for name, n in found.classes.items())
+    counts = found.target or counts
     said = f"label {found.label}: {counts}" if counts else "no label is given: set --label"
     console.print(said, highlight=False, markup=False)
     table = Table()

@@ -47,7 +47,7 @@ def predict(
     """Predict the rows of a file with the model of a finished run.
 
     The file has the raw columns of the training file and needs no labels. If it has labels, the
-    loss, the accuracy and every limit on its rows are shown.
+    loss, the accuracy (of a regression: RMSE, MAE and R²) and every limit on its rows are shown.
     """
     with starting_up():
         from fedssca.run.model import load_model, predict_rows
@@ -81,32 +81,45 @@ def give(found: Predictions, out: Path | None, quiet: bool, as_json: bool) -> No
     if found.evaluation is not None:
         _show(console, found.evaluation)
     if out is not None:
-        counts = ", ".join(f"{count:,} {name}" for name, count in _counts(found).items())
-        console.print(f"{len(found.probabilities):,} rows predicted: {escape(counts)}")
+        console.print(f"{len(found.probabilities):,} rows predicted: {escape(_summary(found))}")
         console.print(f"saved in {escape(str(out))}", soft_wrap=True)
 
 
 def _told(found: Predictions, out: Path | None) -> Row:
     """The predictions as one JSON object; row by row if they are in no file."""
     told: Row = {"rows": len(found.probabilities), "classes": list(found.classes)}
-    told |= {"predicted": _counts(found), "notes": list(found.notes)}
+    if found.numbers is None:
+        told["predicted"] = _counts(found)
+    told["notes"] = list(found.notes)
     told["evaluation"] = found.evaluation
     if out is not None:
         return told | {"out": str(out)}
-    chances = found.probabilities.tolist()
-    return told | {"ids": found.ids, "predictions": found.predicted, "probabilities": chances}
+    told |= {"ids": found.ids, "predictions": found.predicted}
+    if found.numbers is None:
+        told["probabilities"] = found.probabilities.tolist()
+    return told
+
+
+def _summary(found: Predictions) -> str:
+    """The predictions in few words."""
+    if found.numbers is not None:
+        return f"{found.numbers.min():.4g} to {found.numbers.max():.4g}"
+    return ", ".join(f"{count:,} {name}" for name, count in _counts(found).items())
 
 
 def _counts(found: Predictions) -> dict[str, int]:
     """How many rows each class was predicted for."""
-    predicted = found.predicted
+    predicted: list[Any] = list(found.predicted)
     return {str(name): predicted.count(name) for name in found.classes}
 
 
 def _show(console: Console, evaluation: Row) -> None:
     from fedssca.problem.limits import limit_words
+    from fedssca.problem.task_kinds import METRICS
 
-    values = {"loss": f"{evaluation['cost']:.4f}", "accuracy": f"{evaluation['accuracy']:.2%}"}
+    known = {name: metric for name, metric in METRICS.items() if name in evaluation}
+    values = {"loss": f"{evaluation['cost']:.4f}"}
+    values |= {metric.words: metric.shown(evaluation[name]) for name, metric in known.items()}
     words = ", ".join(f"{name} {value}" for name, value in values.items())
     console.print(f"on {evaluation['rows']:,} rows with labels: {words}")
     limits = evaluation["limits"]

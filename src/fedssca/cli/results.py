@@ -13,6 +13,7 @@ from rich.table import Table
 
 from fedssca.evaluate.verdicts import limits_kept, promise_words, stated_entries
 from fedssca.problem.limits import limit_words
+from fedssca.problem.task_kinds import main_metric
 from fedssca.run.curves import draw_curves, short_names
 from fedssca.run.record import RunDirectory
 
@@ -48,17 +49,19 @@ def print_results(results: Mapping[Path, Row]) -> None:
     names = [escape(name) for name in short_names(results)]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("run", overflow="fold")
-    for heading in ("rounds", "train cost", "|w|²", "test acc.", "limits kept", "seconds"):
+    shorts = dict.fromkeys(main_metric(result)[1].short for result in results.values())
+    measured = f"test {' or '.join(shorts)}"
+    for heading in ("rounds", "train cost", "|w|²", measured, "limits kept", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, result in zip(names, results.values(), strict=True):
         kept, stated, status = limits_kept(stated_entries(result["certificate"]))
-        accuracy = result.get("test_accuracy")
+        _, metric, value = main_metric(result)
         table.add_row(
             name,
             f"{result['round'] + 1:,}",
             f"{result['train_cost']:.4f}",
             f"{result['norm_sq']:.1f}",
-            "-" if accuracy is None else f"{accuracy:.2%}",
+            metric.shown(value),
             coloured(status, f"{kept} of {stated}") if stated else "-",
             f"{result['seconds']:.1f}",
         )

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedssca.cli.options import Json, Quiet, Settings, new_app, progress_console, read_config
+from fedssca.problem.task_kinds import METRICS
 from fedssca.run.progress import ProgressLine
 from fedssca.system import starting_up
 
@@ -92,7 +93,7 @@ def _print_search(found: dict[str, Any]) -> None:
             str(found["trials_per_method"]),
             kept if limits and ended else "-",
             f"{trial['objective']:.4g}" if ended else "[red]diverged[/]",
-            f"{trial['validation_accuracy']:.2%}" if ended else "-",
+            METRICS["accuracy"].shown(trial["validation_accuracy"]) if ended else "-",
             settings or "automatic",
         )
     console = Console(highlight=False)

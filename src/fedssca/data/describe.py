@@ -60,11 +60,13 @@ class TableDescription:
     test_rows: int
     label: str
     classes: dict[str, int]
-    """The number of rows of each class."""
+    """The number of rows of each class; empty if the label is a number."""
     clients: list[int] | None
     """The number of training rows of each file, if every client has its own."""
     columns: tuple[ColumnDescription, ...]
     notes: tuple[str, ...]
+    target: str = ""
+    """What becomes of a label of numbers; empty if it is a class."""
 
     @property
     def features(self) -> int:
@@ -83,7 +85,8 @@ def describe(raw: RawData, rules: EncodingRules) -> TableDescription:
     encoder = replace(raw, table=filled).encoder(rules)
     left_out = encoder.left_out | dict.fromkeys(empty, EMPTY)
     encodings = {column.name: column for column in encoder.columns}
-    classes = np.bincount(raw.y, minlength=len(raw.labels)).tolist()
+    numbers = raw.kind != "class"
+    classes = [] if numbers else np.bincount(raw.y, minlength=len(raw.labels)).tolist()
     return TableDescription(
         name=raw.name,
         rows=len(raw.y),
@@ -95,7 +98,15 @@ def describe(raw: RawData, rules: EncodingRules) -> TableDescription:
             _column(raw, name, encodings.get(name), left_out.get(name, "")) for name in raw.table
         ),
         notes=raw.notes,
+        target=_target(raw) if numbers else "",
     )
+
+
+def _target(raw: RawData) -> str:
+    unit = raw.target()
+    assert unit is not None
+    how = f"mean {unit.shift:.4g}, deviation" if unit.shift else "divided by the mean"
+    return f"{_values(raw.y)}; trained in its own unit: {how} {unit.scale:.4g}"
 
 
 def _column(
@@ -197,7 +208,7 @@ def _codes(there: Array) -> bool:
 def _leak(raw: RawData, cells: Array, lacking: Array, encoding: ColumnEncoding) -> str:
     """A line about a column that tells the label by itself; empty if it does not."""
     there, y = cells[~lacking], raw.y[~lacking]
-    if len(np.unique(y)) < 2:
+    if raw.kind != "class" or len(np.unique(y)) < 2:
         return ""
     kinds, places = np.unique(there, return_inverse=True)
     if len(kinds) <= min(FEW, len(there) // 4) and _pure(places, y):

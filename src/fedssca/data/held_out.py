@@ -32,8 +32,7 @@ def held_out_rows(source: DataSource) -> dict[str, list[str]]:
     paths = expanded(named)
     if paths and all(map(is_text_table, paths)) and (len(paths) == 1 or not raw.parties):
         return _as_written(paths, source.reading, held)
-    label = raw.y if raw.kind != "class" else np.array(raw.labels)[raw.y]
-    columns = raw.table | {raw.label: label}
+    columns = raw.table | {raw.label: raw.label_cells}
     return {name: as_text(cells[held]).tolist() for name, cells in columns.items()}
 
 

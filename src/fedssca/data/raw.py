@@ -90,6 +90,11 @@ class RawData:
         return replace(made, id=self.id or made.id, left_out=left_out)
 
     @property
+    def label_cells(self) -> Array:
+        """The label of every row as the table has it: the name of its class, or its number."""
+        return self.y if self.kind != "class" else np.array(self.labels)[self.y]
+
+    @property
     def _fitted(self) -> Array:
         """Marks the training rows without calibration rows."""
         return self.train if self.aside is None else self.train & ~self.aside

@@ -16,13 +16,23 @@ import numpy as np
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.classes import class_names
 from fedssca.data.dataset import Array
-from fedssca.data.encode import Encoder
+from fedssca.data.encode import Encoder, TargetScale
 from fedssca.deploy.notes import MOST_ROWS
 from fedssca.errors import UserError
 from fedssca.run.build import Job, encoding_rules, plan, reading_of
 from fedssca.run.config import Config, render
 
-__all__ = ["OTHER", "Census", "Facts", "Question", "blank", "fingerprint", "job_of", "question"]
+__all__ = [
+    "OTHER",
+    "TARGET",
+    "Census",
+    "Facts",
+    "Question",
+    "blank",
+    "fingerprint",
+    "job_of",
+    "question",
+]
 
 Question: TypeAlias = dict[str, Any]
 """What a run needs to know of every site's data."""
@@ -32,6 +42,10 @@ Facts: TypeAlias = dict[str, Any]
 
 OTHER = "other"
 """The kind of the rows whose value, in a column beside x, is told by no site."""
+
+
+TARGET = "\0target"
+"""The place of the target among the columns that are summarised; no column can be called so."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +88,8 @@ class Census:
     """The number of calibration rows of each site, or one number if the sites hold columns."""
     cells: list[str] = field(default_factory=list)
     """Where sites hold columns: a digest of each one's cells, for this run only."""
+    target: list[float] = field(default_factory=list)
+    """Shift and scale of a target of numbers; empty if the label is a class."""
 
 
 def question(config: Config, run: str) -> Question:
@@ -81,6 +97,7 @@ def question(config: Config, run: str) -> Question:
     return {
         "columns": config.data.split == "feature",
         "label": config.data.label,
+        "target": config.problem.target,
         "test_fraction": config.data.test_fraction,
         "calibration_fraction": config.calibration_fraction,
         "extra": config.problem.columns,
@@ -109,10 +126,10 @@ def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:
     repeats = np.array([count[-1] for count in census.counts], int)
     if len(repeats) and (repeats.min() < 0 or repeats.sum() != total):
         raise UserError(f"the sites count {repeats.sum()} rows in groups and {total} in all")
-    y = np.zeros(total, np.int32)
+    y: Array = np.zeros(total, np.float32 if census.target else np.int32)
     columns: dict[str, Array] = {}
     if len(repeats):
-        y = np.repeat(np.array([count[0] for count in census.counts], np.int32), repeats)
+        y = np.repeat(np.array([count[0] for count in census.counts], y.dtype), repeats)
     for place, (name, kinds) in enumerate(census.extra.items()):
         dtype = np.float32 if kinds is None else np.int32
         values = np.array([count[1 + place] for count in census.counts], dtype)
@@ -130,6 +147,7 @@ def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:
         kinds={name: tuple(kinds) for name, kinds in census.extra.items() if kinds is not None},
         encoder=None if census.encoder is None else Encoder.from_state(census.encoder),
         apart=census.columns,
+        target=TargetScale(*census.target) if census.target else None,
     )
     if not census.columns:
         return dataset, Rows(rows, tuple(census.sizes), names=tuple(census.names))

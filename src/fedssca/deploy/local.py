@@ -135,7 +135,7 @@ def _write_tables(
     """Write the raw training and test rows of a site; returns its site.toml."""
     train, test = np.flatnonzero(raw.train), np.flatnonzero(~raw.train)
     own = train[clients.rows_of(number)]
-    columns = raw.table | {raw.label: np.array(raw.labels)[raw.y]}
+    columns = raw.table | {raw.label: raw.label_cells}
     columns |= {} if ids is None else {raw.id: ids}
     held = test[number :: clients.count]
     if raw.test_owners is not None:
@@ -164,6 +164,9 @@ def _write_arrays(
         features = features[block]
     else:
         test = {n: v[number :: clients.count] for n, v in dataset.test.items()}
+    if dataset.target is not None:
+        for part in (own, test):
+            part |= {"y": dataset.target.decode(part["y"])} if "y" in part else {}
     arrays: dict[str, Any] = own | {f"{n}_test": v for n, v in test.items()}
     np.savez(folder / f"{name}.npz", features=features, **arrays)
     return {"path": f"{name}.npz", "scale": dataset.scale}

@@ -146,6 +146,7 @@ class FactsAnswer(TypedDict):
     labels: NotRequired[Values]
     groups: NotRequired[dict[Name, Values]]
     summaries: NotRequired[dict[Name, SummaryState]]
+    target: NotRequired[SummaryState]
     most: NotRequired[Whole]
     ids: NotRequired[Hexadecimal]
     y: NotRequired[Hexadecimal]
@@ -202,6 +203,7 @@ class CensusNote(TypedDict):
     left_out: list[Count]
     calibration: list[Count]
     cells: list[Hexadecimal]
+    target: Annotated[list[Finite], Field(max_length=2)]
 
 
 @with_config(STRICT)

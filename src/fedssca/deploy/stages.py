@@ -36,7 +36,7 @@ from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Batch, Problem, Terms
 from fedssca.rounds.roles import Roles, evaluation_roles, roles_of
 from fedssca.rounds.shapes import h_shapes, round_shapes
-from fedssca.run.build import Job, probing
+from fedssca.run.build import Job, probing, task_of
 from fedssca.run.privacy import hides_columns, noisy
 
 __all__ = [
@@ -206,7 +206,8 @@ def _column_shapes(stage: str, job: Job, clients: Columns, number: int) -> Shape
         theta, answer = evidence_shapes(job, dtype)
         return Shapes(whole | {"theta": theta}, answer if speaks else (), shared)
     if stage == "predict":
-        scores = {"scores": jax.ShapeDtypeStruct((-1, job.dataset.classes), dtype)}
+        outputs = task_of(job.config, job.dataset.target).outputs(job.dataset.classes)
+        scores = {"scores": jax.ShapeDtypeStruct((-1, outputs), dtype)}
         return Shapes(whole, scores if speaks else (), shared)
     request, message = round_shapes(problem, clients, method_of(stage, job)[0])
 

@@ -134,11 +134,13 @@ def evaluator_of(
         for name, parts in rates.items():
             pairs = [np.asarray(part, float) for part in parts]
             if all(bottom > 0 for _, bottom in pairs):
-                value = sum(
-                    a * top / bottom
-                    for a, (top, bottom) in zip(weights()[name], pairs, strict=True)
+                value = float(
+                    sum(
+                        a * top / bottom
+                        for a, (top, bottom) in zip(weights()[name], pairs, strict=True)
+                    )
                 )
-                out[name] = float(value) if name not in problem.rooted else max(value, 0.0) ** 0.5
+                out[name] = value if name not in problem.rooted else max(value, 0.0) ** 0.5
         return {f"{prefix}_{name}": value for name, value in problem.report(out).items()}
 
     def row(w: Array) -> dict[str, Any]:

@@ -33,6 +33,9 @@ RHO, GAMMA, RISE, COOL = 0.15, 0.1, 20, 0.8
 which it falls."""
 REACH = 8.0
 """Curvature times the length of an averaged step. Above 25 the iteration is unstable."""
+STEADY = 1.0
+"""The same where the curvature stays as it is at the start: for linear models with squared errors.
+The curvature of a cross-entropy falls as rows are fitted, and its noise with it."""
 QUIET = 1 / 6
 """Steps shorten when |gradient|^2 / noise falls below 1 / QUIET."""
 CLOSE, APART = 0.01, 0.3
@@ -82,10 +85,12 @@ def step_sizes(
     gamma: float = GAMMA,
     span: float = float("inf"),
     lengths: np.ndarray | None = None,
+    steady: bool = False,
 ) -> StepSizes:
     """tau_m such that an averaged step has length REACH / curvature_m, or less in heavy noise.
 
-    `span` is curvature |w(1)| / |gradient|: no averaged step is longer than STRIDE |w(1)|.
+    `span` is curvature |w(1)| / |gradient|: no averaged step is longer than STRIDE |w(1)|. It is
+    infinite where w(1) = 0, and then steps are at most STEADY / curvature_m if that is `steady`.
 
     A term that is flat at the start (a rate, where all scores are equal) does not stay flat, so
     every curvature counts at least half of the largest, relative to the `lengths` of the gradients.
@@ -93,7 +98,8 @@ def step_sizes(
     One gradient g moves w by gamma rho / (2 tau) g in its own round, and by beta times as much in
     every later one, beta = (1 - rho)(1 - gamma): by gamma rho / (2 tau (1 - beta)) g in all.
     """
-    reach = min(REACH, STRIDE * span) * min(1.0, QUIET * snr)
+    most = STEADY if steady and np.isinf(span) else REACH
+    reach = min(most, STRIDE * span) * min(1.0, QUIET * snr)
     share = gamma * rho / (1 - (1 - rho) * (1 - gamma))
     unit = np.ones_like(curvature) if lengths is None else np.asarray(lengths, float)
     steep = float((curvature[unit > 0] / unit[unit > 0]).max(initial=0.0))
@@ -139,7 +145,7 @@ def calibrate(
     )
     span = _span(found, problem.start)
     grown = curvature * problem.growth
-    found_steps = step_sizes(grown, snr, horizon, rho, gamma, span, _lengths(found))
+    found_steps = step_sizes(grown, snr, horizon, rho, gamma, span, _lengths(found), problem.steady)
     return found_steps._replace(
         opening=tuple(float(f"{nu:.3g}") for nu in np.asarray(first)),
         balance=_balance(np.linalg.norm(slopes, axis=1)),

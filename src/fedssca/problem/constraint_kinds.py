@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple, TypeAlias
 
+from fedssca.problem.task_kinds import TaskName
+
 __all__ = [
     "KINDS",
     "LEAST_ROWS",
@@ -45,6 +47,11 @@ KindName: TypeAlias = Literal[
     "opportunity",
     "client_loss",
     "client_loss_gap",
+    "mae",
+    "rmse",
+    "mae_gap",
+    "beyond",
+    "bias",
 ]
 ObjectiveName: TypeAlias = Literal["loss", "norm", "worst_client", "worst_group"]
 CompareName: TypeAlias = Literal["all", "pairs"]
@@ -88,6 +95,10 @@ class Kind(NamedTuple):
     """Its function needs the labels of the training rows."""
     per_client: bool = False
     """It limits a quantity of every single client that holds rows."""
+    tasks: tuple[TaskName, ...] = ("classification",)
+    """The tasks that have such a quantity."""
+    certifiable: bool = True
+    """The values of single rows are bounded, so that a mean over new rows can be certified."""
 
 
 _POSITIVE_LOSS = Interval(0, includes_low=False)
@@ -98,14 +109,17 @@ OF_GROUPS = ("column", "columns", "bins", "least_rows", "rare", "per_client")
 """The options that say which groups of rows, and of which clients, a constraint is about."""
 _RATE = ("positive", "sharpness", *OF_GROUPS)
 _COMPARED = (*OF_GROUPS, "compare")
+_BOTH: tuple[TaskName, ...] = ("classification", "regression")
+_NUMBERS: tuple[TaskName, ...] = ("regression",)
 
 KINDS: dict[KindName, Kind] = {
-    "loss": Kind(_POSITIVE_LOSS, "The training loss is at most the limit.", OF_GROUPS),
+    "loss": Kind(_POSITIVE_LOSS, "The training loss is at most the limit.", OF_GROUPS, tasks=_BOTH),
     "loss_gap": Kind(
         _GAP,
         "The losses of groups differ by at most the limit.",
         _COMPARED,
         gap=True,
+        tasks=_BOTH,
     ),
     "error": Kind(
         _ERROR_RATE,
@@ -130,12 +144,51 @@ KINDS: dict[KindName, Kind] = {
         labels=True,
     ),
     "client_loss": Kind(
-        _POSITIVE_LOSS, "The loss of every client is at most the limit.", per_client=True
+        _POSITIVE_LOSS,
+        "The loss of every client is at most the limit.",
+        per_client=True,
+        tasks=_BOTH,
     ),
     "client_loss_gap": Kind(
         _GAP,
         "The loss of every client is at most the loss over all rows plus the limit.",
         per_client=True,
+        tasks=_BOTH,
+    ),
+    "mae": Kind(
+        _POSITIVE_LOSS,
+        "Regression: the mean absolute error is at most the limit.",
+        OF_GROUPS,
+        tasks=_NUMBERS,
+        certifiable=False,
+    ),
+    "rmse": Kind(
+        _POSITIVE_LOSS,
+        "Regression: the root of the mean squared error is at most the limit.",
+        OF_GROUPS,
+        tasks=_NUMBERS,
+        certifiable=False,
+    ),
+    "mae_gap": Kind(
+        _GAP,
+        "Regression: the mean absolute errors of groups differ by at most the limit.",
+        _COMPARED,
+        gap=True,
+        tasks=_NUMBERS,
+        certifiable=False,
+    ),
+    "beyond": Kind(
+        _ERROR_RATE,
+        "Regression: the share of rows whose error is larger than `bound` is at most the limit.",
+        ("bound", "sharpness", *OF_GROUPS),
+        tasks=_NUMBERS,
+    ),
+    "bias": Kind(
+        _GAP,
+        "Regression: the mean of prediction less target lies within the limit, on both sides.",
+        OF_GROUPS,
+        tasks=_NUMBERS,
+        certifiable=False,
     ),
 }
 
@@ -144,6 +197,7 @@ OWN = Kind(
     Interval(-math.inf),
     "A function of yours, package.module:function, makes the constraint.",
     ("column", "arguments"),
+    tasks=_BOTH,
 )
 """A constraint that a function of the user makes."""
 

@@ -117,6 +117,8 @@ class Problem:
     """The measures of a set of rows -> what is reported of them."""
     counted: frozenset[str] = frozenset()
     """The measures to which a row adds 0 or 1; a row may add any number to others."""
+    steady: bool = False
+    """The curvature of the loss does not fall as rows are fitted, as that of squared errors."""
     over_all: frozenset[str] = frozenset()
     """The measures whose denominator is the number of all rows."""
     programs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)

@@ -100,6 +100,7 @@ def assemble(
         report=task.report,
         counted=task.counted | {c.name for c in constraints if c.stepwise and "loss" not in c.name},
         over_all=task.names,
+        steady=task.link is not None,
     )
     return minimise_worst(made, [part.name for part in parts], level) if parts else made
 

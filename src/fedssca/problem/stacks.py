@@ -135,7 +135,7 @@ def dense_stacks(
 def linear_stacks(features: int, outputs: int, scale: float, dtype: str) -> Stacks:
     """Scores W_1 x + w_0; of two classes the first has the score 0."""
     rows = 1 if outputs == 2 else outputs
-    head: Stack = (Bias(rows), *([ZeroFirst()] if rows == 1 else []))
+    head: Stack = (Bias(rows), *([ZeroFirst()] if outputs == 2 else []))
     places = (tuple(range(features)),)
     return Stacks(((Dense(features, rows, False),),), head, places, "sum", scale, dtype)
 

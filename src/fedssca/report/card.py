@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from fedssca.errors import UserError
 from fedssca.evaluate.verdicts import promise_words, stated_entries
 from fedssca.problem.limits import limit_words
+from fedssca.problem.task_kinds import main_metric
 from fedssca.report.page import content_policy, style
 from fedssca.run.config import Config
 from fedssca.run.execute import load_config
@@ -78,10 +79,17 @@ def _purpose(config: Config, model: TrainedModel) -> Section:
     )
     what = (
         f"A {config.model.name} model with {model.w.size:,} parameters and "
-        f"{len(model.features):,} inputs that names one of {len(model.classes)} classes: "
-        f"{', '.join(map(str, model.classes[:12]))}{', ...' if len(model.classes) > 12 else ''}."
+        f"{len(model.features):,} inputs that {_answer(model)}."
     )
     return Section("Purpose", [said, what])
+
+
+def _answer(model: TrainedModel) -> str:
+    """What the model predicts, in words."""
+    if model.target is not None:
+        return f"predicts the number {model.label!r}"
+    names = f"{', '.join(map(str, model.classes[:12]))}{', ...' if len(model.classes) > 12 else ''}"
+    return f"names one of {len(model.classes)} classes: {names}"
 
 
 def _limits(result: Row) -> Section:
@@ -147,13 +155,14 @@ def _sites(result: Row, certificate: Certificate | None) -> Section:
         return Section("Sites", [f"Results of single sites are not shown: {why}."], table)
     names = [str(each.get("name", f"client {i}")) for i, each in enumerate(found)]
     entries = [e for e in stated_entries(result["certificate"]) if "name" in e]
-    heads = ("site", "training rows", "calibration rows", "loss", "accuracy")
+    measured, metric, _ = main_metric(found[0]["train"], "")
+    heads = ("site", "training rows", "calibration rows", "loss", metric.words)
     own = [entry for entry in entries if entry["name"] in found[0]["train"]]
-    own = [entry for entry in own if entry["name"] not in ("cost", "accuracy")][:6]
+    own = [entry for entry in own if entry["name"] not in ("cost", measured)][:6]
     lines: list[tuple[str, ...]] = []
     for i, (name, each) in enumerate(zip(names, found, strict=True)):
         aside = f"{held[i]['rows']:,}" if len(held) == len(found) else "-"
-        figures = [each["train"].get(key) for key in ("cost", "accuracy")]
+        figures = [each["train"].get(key) for key in ("cost", measured)]
         figures += [each["train"].get(entry["name"]) for entry in own]
         lines.append((name, f"{each['rows']:,}", aside, *map(_number, figures)))
     said = ["Values are those on the training rows of each site."]
@@ -162,10 +171,10 @@ def _sites(result: Row, certificate: Certificate | None) -> Section:
 
 def _price(result: Row) -> Section:
     entries = [e for e in stated_entries(result["certificate"]) if e["multiplier"] is not None]
-    accuracy = result.get("test_accuracy")
+    _, metric, value = main_metric(result)
     said = [
         f"Objective {result['objective']:.4g}"
-        + ("" if accuracy is None else f", accuracy on held-out rows {100 * accuracy:.2f} %")
+        + ("" if value is None else f", {metric.words} on held-out rows {metric.shown(value)}")
         + ". The price of a limit is how much the objective would fall if it were relaxed by 0.01."
     ]
     lines = [(e["title"], _number(e.get("relaxing_by_0.01_buys"))) for e in entries]

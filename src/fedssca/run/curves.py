@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from fedssca.problem.task_kinds import METRICS, main_metric
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -32,7 +34,7 @@ def curves(
     limits: Sequence[float],
     results: Mapping[Path, Row | None] | None = None,
 ) -> Figure:
-    """Draw training cost, test accuracy, |w|^2 and constraints of runs against the round.
+    """Draw training cost, the main metric, |w|^2 and constraints of runs against the round.
 
     `limits` are limits on the training cost; the feasible side of a limit is shaded. A star marks
     the returned model of each of `results`. Quantities that no run has measured are left out.
@@ -47,7 +49,9 @@ def curves(
     }
     tables = [[with_worst(row) for row in rows] for rows in runs.values()]
     measured = {key for rows in tables for row in rows for key in row}
-    panels = {key: label for key, label in PANELS.items() if key in measured or key == "norm_sq"}
+    main, _, _ = main_metric(dict.fromkeys(measured, 0.0))
+    shown = {"train_cost", main, "norm_sq", "worst"} & (measured | {"norm_sq"})
+    panels = {key: label for key, label in PANELS.items() if key in shown}
     figure = Figure(figsize=(4.3 * len(panels), 4.2), layout="constrained")
     axes = dict(zip(panels, figure.subplots(1, len(panels), squeeze=False)[0], strict=True))
     for key, axis in axes.items():
@@ -71,7 +75,7 @@ def curves(
 
 PANELS = {
     "train_cost": "training cost",
-    "test_accuracy": "test accuracy",
+    **{f"test_{name}": f"test {metric.words}" for name, metric in METRICS.items()},
     "norm_sq": "|w|²",
     "worst": "worst constraint: value - limit",
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedssca.errors import UserError
 from fedssca.evaluate.verdicts import limits_kept, promise_words, stated_entries
 from fedssca.problem.limits import limit_words
+from fedssca.problem.task_kinds import main_metric
 from fedssca.run.rows import flat
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def html(result: Result) -> str:
 
 def _summary(result: Result) -> str:
     row, (kept, count, _) = result.final, limits_kept(stated_entries(result.certificate))
-    said = {"train_cost": "training cost", "test_accuracy": "test accuracy", "norm_sq": "|w|²"}
+    measured, metric, _ = main_metric(row)
+    said = {"train_cost": "training cost", measured: f"test {metric.words}", "norm_sq": "|w|²"}
     numbers = [f"{label} {row[key]:.4g}" for key, label in said.items() if key in row]
     verdict = f"<b>{kept} of {count} limits kept</b> on the full training data; " if count else ""
     done = "converged" if result.converged else "not converged"

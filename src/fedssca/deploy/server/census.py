@@ -13,8 +13,10 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from fedssca.data.encode import ColumnSummary, Encoder, EncodingRules, fit_encoder
+from fedssca.data.encode.summary import joined
+from fedssca.data.encode.targets import target_scale
 from fedssca.data.lines import Reading
-from fedssca.deploy.census import Census, Facts, Question
+from fedssca.deploy.census import TARGET, Census, Facts, Question
 from fedssca.errors import UserError
 
 __all__ = [
@@ -67,6 +69,8 @@ def check_facts(names: Sequence[str], facts: Sequence[Facts], asked: Question) -
 def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question, told: Told) -> Census:
     """The census of sites that fit together."""
     first, columns = facts[0], asked["columns"]
+    target = _target(facts, asked, told)
+    told = told._replace(summaries={n: s for n, s in told.summaries.items() if n != TARGET})
     _, counting = _labelled(names, facts)[0]
     encoder = None if columns else _encoder(names, asked, told)
     blocks: list[list[str]] = [each.get("encoded") or each["features"] for each in facts]
@@ -78,7 +82,7 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question, told: T
         sizes=[counting["rows"]] if columns else [each["rows"] for each in facts],
         widths=[len(block) for block in blocks],
         features=[name for block in blocks for name in block],
-        labels=told.labels,
+        labels=told.labels if asked["target"] == "class" else [],
         encoder=None if encoder is None else encoder.state(),
         scale=_one_scale(names, facts) if columns else _scale(first, told.most),
         extra={name: kinds if _is_text(kinds) else None for name, kinds in told.groups.items()},
@@ -88,7 +92,19 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question, told: T
         held=counting["held"],
         calibration=_calibration(facts, counting, asked),
         cells=[each["cells"] for each in facts] if columns else [],
+        target=target,
     )
+
+
+def _target(facts: Sequence[Facts], asked: Question, told: Told) -> list[float]:
+    """Shift and scale of a target of numbers over all sites; empty if the label is a class."""
+    if asked["target"] == "class":
+        return []
+    parts = told.summaries.get(TARGET, [])
+    if asked["columns"]:  # the same rows at all parties
+        parts = [ColumnSummary.from_state(each["target"]) for each in facts if "target" in each][:1]
+    whole = joined("the target", parts)
+    return list(target_scale("all sites together", whole.moments, asked["target"]))
 
 
 def _calibration(facts: Sequence[Facts], counting: Facts, asked: Question) -> list[int]:
@@ -113,7 +129,7 @@ def plainly_told(
     """What sites tell one by one; `count` asks them all for their counts of labels and groups."""
     labelled = _labelled(names, facts)
     counting = labelled[:1] if asked["columns"] else labelled
-    labels = joined_labels(labelled)
+    labels = joined_labels(labelled) if asked["target"] == "class" else [0]
     groups = {
         column: _joined_kinds(counting[0][0], [each["groups"][column] for _, each in counting])
         for column in counting[0][1]["groups"]
@@ -234,7 +250,7 @@ def _encoder(names: Sequence[str], asked: Question, told: Told) -> Encoder | Non
             told.summaries,
             EncodingRules(**asked["rules"]),
             asked["label"] or "y",
-            told.labels,
+            told.labels if asked["target"] == "class" else (),
             use=asked["extra"],
             reading=Reading.from_state(asked["reading"]),
         )

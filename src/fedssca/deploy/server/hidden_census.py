@@ -61,7 +61,8 @@ def hidden_totals(
             groups.setdefault(asked["extra"][place - len(columns)], []).append(value)
         else:
             labels.append(value)
-    labels = joined_labels([(sites.names[0], {"labels": labels})])
+    if asked["target"] == "class":
+        labels = joined_labels([(sites.names[0], {"labels": labels})])
     groups = {name: sorted(groups.get(name, []), key=_as_key) for name in asked["extra"]}
     for name, kinds in groups.items():
         if not kinds or len({isinstance(kind, str) for kind in kinds}) > 1:

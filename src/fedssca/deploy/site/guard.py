@@ -188,7 +188,8 @@ class Guard:
             for kinds in said.get("groups", {}).values()
             if all(isinstance(kind, str) for kind in kinds)
         ]
-        for own in said.get("summaries", {}).values():
+        summaries = [*said.get("summaries", {}).values(), *filter(None, [said.get("target")])]
+        for own in summaries:
             moments = [own["moments"], *own["dates"].values()]
             counts += [rows for rows, *_ in filter(None, moments)]
             counts += [count for _, count in [*own["values"], *own["counts"]]]

@@ -20,10 +20,9 @@ from fedssca.data.encode import (
     codes,
     fit_encoder,
     is_text,
-    missing_cells,
     summarise,
 )
-from fedssca.deploy.census import OTHER, Census, Facts, Question
+from fedssca.deploy.census import OTHER, TARGET, Census, Facts, Question
 from fedssca.deploy.site.feature_table import (
     coded_table,
     raw_columns,
@@ -31,15 +30,14 @@ from fedssca.deploy.site.feature_table import (
     with_features,
 )
 from fedssca.deploy.site.group_cells import (
-    MOST_GROUPS,
     GroupCount,
-    check_labels,
     counted,
     extra_cells,
     group_cells,
     known_cells,
     places_of,
 )
+from fedssca.deploy.site.labels import SiteLabels
 from fedssca.deploy.site.raw_table import RawTable
 from fedssca.deploy.site.refusal import LimitRefused
 from fedssca.errors import UserError
@@ -58,13 +56,14 @@ class SiteRows:
         table = with_features(coded_table(table, asked["categories"], asked["drop"]), limits)
         self._table, self._asked, self._limits = table, asked, limits
         self._telling = Telling(limits.least_rows, limits.most_kinds)
+        self._labels = SiteLabels(asked, self._telling)
         self._train: Array | None = None
         """Marks the training rows; None if all of them are, or if it is not known yet."""
         self._aside = np.zeros(table.rows, bool)
         """Marks the calibration rows."""
         train = None
         if table.test is None and table.y is not None:
-            train = stratified(table.y, asked["test_fraction"], DIVISION)
+            train = stratified(self._labels.classes(table.y), asked["test_fraction"], DIVISION)
         self._divide(train)
         for column in asked["extra"]:
             if column not in table.extra and (table.y is not None or not asked["columns"]):
@@ -77,9 +76,8 @@ class SiteRows:
             raise UserError(
                 f"no label column: set label in site.toml to one of {', '.join(table.features)}"
             )
-        if table.y is not None and missing_cells(table.y).any():
-            row = int(np.flatnonzero(missing_cells(table.y))[0])
-            raise UserError(f"the label is missing in row {row + 1}; leave out such rows")
+        for y in self._all_labels:
+            self._labels.check(y)
         self._check_sizes()
 
     def _divide(self, train: Array | None) -> None:
@@ -150,6 +148,8 @@ class SiteRows:
             said["ids"] = digest(asked["run"], table.ids, table.test and table.test.ids)
             said["cells"] = _digest_of_cells(asked["run"], table)
             if table.y is not None:
+                for each in self._labels.summary(table.y, self._train).values():
+                    said["target"] = each.state()
                 said["y"] = digest(asked["run"], table.y.astype(str), None)
                 if self._train is not None:
                     said["test_rows"] = np.flatnonzero(~self._train & ~self._aside).tolist()
@@ -171,15 +171,13 @@ class SiteRows:
     @property
     def labels(self) -> list[Any]:
         """The labels that enough rows have."""
-        if self._table.y is None:
-            return []
-        parts = [part.y for part in (self._table, self._table.test) if part and part.y is not None]
-        found = Counter(np.concatenate(parts).tolist())
-        if len(found) > MOST_GROUPS:
-            raise UserError(
-                f"{len(found)} different labels: is that the column? set label in site.toml"
-            )
-        return sorted(label for label in found if found[label] >= self._telling.least)
+        return self._labels.told(self._all_labels) if self._table.y is not None else []
+
+    @property
+    def _all_labels(self) -> list[Array]:
+        """The labels of the rows and of test rows of their own."""
+        parts = (self._table, self._table.test)
+        return [part.y for part in parts if part is not None and part.y is not None]
 
     @property
     def groups(self) -> dict[str, list[Any]]:
@@ -217,18 +215,18 @@ class SiteRows:
     def summaries(self) -> dict[str, ColumnSummary]:
         """The counts and sums of every column; none if x is an array that is only scaled."""
         if used_as_is(self._table):
-            return {}
+            return self._labels.summary(self._table.y, self._train)
         rules, ids = EncodingRules(**self._asked["rules"]), self._table.x is None
         alone = bool(self._asked["columns"])
         return {
             name: summarise(name, cells, self._train, rules, ids, alone, self._telling)
             for name, cells in raw_columns(self._table)
-        }
+        } | self._labels.summary(self._table.y, self._train)
 
     def _fitted(self, summaries: dict[str, ColumnSummary]) -> Encoder:
         """The encoder of a party that alone holds its columns."""
         rules = EncodingRules(**self._asked["rules"])
-        parts = {name: [each] for name, each in summaries.items()}
+        parts = {name: [each] for name, each in summaries.items() if name != TARGET}
         return fit_encoder(parts, rules, use=self._asked["extra"])
 
     def encoder(self, census: Census) -> Encoder | None:
@@ -274,9 +272,7 @@ class SiteRows:
     ) -> dict[str, Array]:
         out: dict[str, Array] = {"x": _features(table, encoder)}
         if table.y is not None:
-            places = {label: place for place, label in enumerate(census.labels)}
-            check_labels(table.y, places)
-            out["y"] = np.array([places[label] for label in table.y.tolist()], np.int32)
+            out["y"] = self._labels.encode(table.y, census)
             out |= {
                 name: codes(known_cells(extra_cells(table, name), kinds, name), kinds)
                 for name, kinds in census.extra.items()
@@ -286,6 +282,10 @@ class SiteRows:
     def _training(self, values: Array) -> Array:
         return values if self._train is None else values[self._train]
 
+    def _classed(self, table: RawTable) -> RawTable:
+        """The table with a class for each row; numbers count as one class."""
+        return table._replace(y=None if table.y is None else self._labels.classes(table.y))
+
     def counts(
         self, labels: Sequence[Any], groups: Mapping[str, Sequence[Any]]
     ) -> list[GroupCount]:
@@ -293,15 +293,15 @@ class SiteRows:
 
         No combination may have fewer than `least_rows` rows, unless it has none.
         """
-        whole = places_of(self._table, labels, groups, self._asked["bins"])
+        whole = places_of(self._classed(self._table), labels, groups, self._asked["bins"])
         return counted(self._training(whole), self._telling.least)
 
     def check_other_rows(self, labels: Sequence[Any], groups: Mapping[str, Sequence[Any]]) -> None:
         """Refuse if a combination has few test or calibration rows: sums over them are sent."""
-        whole = places_of(self._table, labels, groups, self._asked["bins"])
+        whole = places_of(self._classed(self._table), labels, groups, self._asked["bins"])
         counted(whole[self._aside], self._telling.least)
         if self._table.test is not None:
-            held = places_of(self._table.test, labels, groups, self._asked["bins"])
+            held = places_of(self._classed(self._table.test), labels, groups, self._asked["bins"])
         elif self._train is not None:
             held = whole[~self._train & ~self._aside]
         else:

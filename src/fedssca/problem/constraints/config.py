@@ -16,6 +16,13 @@ from fedssca.problem.constraints.base import (
     client_loss_gap_at_most,
 )
 from fedssca.problem.constraints.cells import checked_bins
+from fedssca.problem.constraints.errors import (
+    beyond_at_most,
+    bias_at_most,
+    mae_at_most,
+    mae_gap_at_most,
+    rmse_at_most,
+)
 from fedssca.problem.constraints.groups import Groups
 from fedssca.problem.constraints.losses import loss_at_most, loss_gap_at_most
 from fedssca.problem.constraints.rates import (
@@ -28,6 +35,7 @@ from fedssca.problem.constraints.rates import (
     recall_at_least,
 )
 from fedssca.problem.functions import call_own
+from fedssca.problem.task_kinds import TaskName
 
 MAKERS: dict[KindName, Callable[..., list[Constraint]]] = {
     "loss": loss_at_most,
@@ -41,6 +49,11 @@ MAKERS: dict[KindName, Callable[..., list[Constraint]]] = {
     "opportunity": opportunity_gap_at_most,
     "client_loss": client_loss_at_most,
     "client_loss_gap": client_loss_gap_at_most,
+    "mae": mae_at_most,
+    "rmse": rmse_at_most,
+    "mae_gap": mae_gap_at_most,
+    "beyond": beyond_at_most,
+    "bias": bias_at_most,
 }
 
 
@@ -59,6 +72,8 @@ class TrainingRows(NamedTuple):
     """The values that the numbers 0, 1, ... in columns of text stand for."""
     clients: Sequence[str] = ()
     """The names of the clients; empty: they have numbers only."""
+    task: TaskName = "classification"
+    """What the model predicts."""
 
 
 def from_config(
@@ -74,11 +89,17 @@ def from_config(
     if kind not in MAKERS:
         raise UserError(f"constraint kind = {kind!r} is unknown: {nearest(kind, KINDS)}")
     what, known = f"constraint {kind!r}", kind_of(kind)
+    if rows.task not in known.tasks:
+        there = ", ".join(name for name, each in KINDS.items() if rows.task in each.tasks)
+        raise UserError(f"{what}: a {rows.task} has no such limit; it takes {there}")
     given = {name: value for name, value in options.items() if _is_given(value)}
     allowed = known.options
     if unknown := sorted(set(given) - set(allowed)):
         raise UserError(f"{what} has no key {unknown[0]!r}: it takes {takes(kind)}")
-    _check_sharpness(what, given.get("sharpness"))
+    for name in ("sharpness", "bound"):
+        _check_number(what, name, given.get(name))
+    if "bound" in allowed and "bound" not in given:
+        raise UserError(f"{what} needs bound = <size of an error, in the unit of the target>")
     settings = {name: value for name, value in given.items() if name not in OF_GROUPS}
     if "positive" in allowed:
         if "positive" not in given and rows.positive is not None:
@@ -178,11 +199,11 @@ def _is_given(value: Any) -> bool:
     return value is not None and (value is True or isinstance(value, int | float) or bool(value))
 
 
-def _check_sharpness(what: str, sharpness: Any) -> None:
-    if sharpness is None:
+def _check_number(what: str, name: str, value: Any) -> None:
+    if value is None:
         return
-    if isinstance(sharpness, bool) or not isinstance(sharpness, int | float):
-        raise UserError(f"{what}: sharpness = {sharpness!r}: it must be a number")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UserError(f"{what}: {name} = {value!r}: it must be a number")
 
 
 def _column(what: str, column: Any, train: Mapping[str, np.ndarray]) -> np.ndarray:

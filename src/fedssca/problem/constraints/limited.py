@@ -17,7 +17,7 @@ from fedssca.problem.constraints.groups import Division, Group, Groups
 from fedssca.problem.constraints.quantities import Quantity
 from fedssca.problem.limits import Bound
 
-__all__ = ["each_at_most", "gaps_at_most"]
+__all__ = ["each_at_most", "each_within", "gaps_at_most"]
 
 
 def each_at_most(
@@ -44,7 +44,7 @@ def each_at_most(
         for group in division.groups:
             name = _name(shown.name, column, group.value, division=division)
             title = _title(shown.words, group.title, division.called)
-            bound = Bound(name, None, limit, title, division.client, not quantity.stepwise)
+            bound = Bound(name, None, limit, title, division.client, quantity.clipped)
             bound = bound._replace(rate=quantity.stepwise)
             if low is not None:
                 bound = bound._replace(low=low, high=None)
@@ -61,6 +61,22 @@ def each_at_most(
                 )
             )
     return _noted(made, divisions)
+
+
+def each_within(quantity: Quantity, limit: float, groups: Groups | None) -> list[Constraint]:
+    """-limit <= quantity <= limit over all rows, or over the rows of every group (and client)."""
+    made = []
+    for upper in each_at_most(quantity, limit, groups):
+        assert upper.bound is not None
+        lower = upper._replace(
+            name=f"{upper.name}_lower",
+            terms={name: (-weight, fn) for name, (weight, fn) in upper.terms.items()},
+            rates=None,
+            bound=upper.bound._replace(low=-limit, high=None),
+            note="",
+        )
+        made += [upper, lower]
+    return made
 
 
 def gaps_at_most(
@@ -114,7 +130,7 @@ def _gap(
             quantity.term(low): (-1.0, quantity.over(low)[0]),
         }
     whole = low is division.whole
-    upper = Bound(name, None, limit, title, division.client, not quantity.stepwise, whole)
+    upper = Bound(name, None, limit, title, division.client, quantity.clipped, whole)
     upper = upper._replace(rate=quantity.stepwise)
     lower = upper._replace(low=-limit, high=None)
     return [

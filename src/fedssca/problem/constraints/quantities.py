@@ -40,7 +40,15 @@ from fedssca.problem.constraints.cells import Mask
 from fedssca.problem.constraints.groups import Group
 from fedssca.problem.problem import Array, Batch, Rate
 
-__all__ = ["Event", "Over", "Quantity", "above_count", "mistake", "predicted"]
+__all__ = [
+    "Event",
+    "Over",
+    "Quantity",
+    "above_count",
+    "check_sharpness",
+    "mistake",
+    "predicted",
+]
 
 Event: TypeAlias = Callable[[Array], Array]
 """scores (B, L) -> one number per sample, (B,)."""
@@ -76,6 +84,11 @@ class Quantity(NamedTuple):
     """Takes the place of the mean where the quantity is another ratio."""
     units: int = 0
     """As in `Constraint`."""
+
+    @property
+    def clipped(self) -> bool:
+        """Certificates clip its values, which are those of a loss."""
+        return not self.stepwise and not self.units
 
     def term(self, *groups: Group) -> str:
         """The name of a mean over groups: the same mean in other constraints has the same."""
@@ -161,7 +174,7 @@ def predicted(
     proxy: Callable[[Array], Array] = jax.nn.sigmoid,
 ) -> Event:
     """scores -> 1 where the predicted class is `positive` (`missed`: is not), straight through."""
-    _check_sharpness(kind, sharpness)
+    check_sharpness(kind, sharpness)
 
     def event(scores: Array) -> Array:
         if not 0 <= positive < scores.shape[1]:
@@ -180,7 +193,7 @@ def predicted(
 
 def mistake(kind: str, sharpness: float) -> ScoreTerm:
     """(scores, batch) -> 1 where the predicted class is not y, straight through."""
-    _check_sharpness(kind, sharpness)
+    check_sharpness(kind, sharpness)
 
     def value(scores: Array, batch: Batch) -> Array:
         if scores.shape[1] < 2:
@@ -196,6 +209,7 @@ def mistake(kind: str, sharpness: float) -> ScoreTerm:
     return value
 
 
-def _check_sharpness(kind: str, sharpness: float) -> None:
+def check_sharpness(kind: str, sharpness: float) -> None:
+    """Raise unless the smooth stand-in of a count can be so steep."""
     if not (math.isfinite(sharpness) and sharpness > 0):
         raise UserError(f"constraint {kind!r}: sharpness = {sharpness}: it must be positive")

@@ -33,7 +33,7 @@ from fedssca.run.build.data import (
     reading_of,
     share_out,
 )
-from fedssca.run.build.pose import l2_of, network_of, problem_of
+from fedssca.run.build.pose import l2_of, network_of, problem_of, task_of
 from fedssca.run.build.runtime import RUNTIMES, Engine, engine_of
 from fedssca.run.config import Config
 from fedssca.run.privacy import check_columns, noise_of
@@ -55,6 +55,7 @@ __all__ = [
     "problem_of",
     "reading_of",
     "share_out",
+    "task_of",
 ]
 
 

@@ -47,6 +47,7 @@ def data_source(config: Config) -> DataSource:
         database=data.database,
         query=data.query,
         split=data.split,
+        kind=config.problem.target,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows, by_feature
+from fedssca.data.encode import TargetScale
 from fedssca.errors import UserError, nearest
 from fedssca.problem.constraints import (
     TrainingRows,
@@ -22,9 +23,10 @@ from fedssca.problem.constraints.worst import MOST_GROUPS
 from fedssca.problem.models import classifier
 from fedssca.problem.networks import Network
 from fedssca.problem.problem import Part, Problem
+from fedssca.problem.tasks import CLASSIFICATION, UNIT, Task, regression
 from fedssca.run.schema import Config
 
-__all__ = ["l2_of", "network_of", "problem_of"]
+__all__ = ["l2_of", "network_of", "problem_of", "task_of"]
 
 IMAGES = 1e-5
 """The weight of |w|^2 beside the loss of images."""
@@ -39,7 +41,7 @@ def problem_of(
     """The problem that a config names; `features`: for parties with these columns in any case."""
     if features is None and isinstance(clients, Columns):
         features = clients.blocks
-    posed, rows = config.problem, _rows(dataset, clients)
+    posed, rows = config.problem, _rows(config, dataset, clients)
     made = classifier(
         network_of(config, dataset, features).model(),
         [
@@ -54,9 +56,23 @@ def problem_of(
         l2=l2_of(config, dataset, clients),
         features=features,
         seed=config.run.seed,
+        task=task_of(config, dataset.target),
         **parts_from_config(posed.objective, posed.column, rows),
     )
     return replace(made, parts=_parts(config, rows))
+
+
+def task_of(config: Config, target: TargetScale | None) -> Task:
+    """The task that a config names, with the unit of its target."""
+    posed = config.problem
+    if posed.task == "classification":
+        return CLASSIFICATION
+    return regression(
+        posed.loss or "squared",
+        target or UNIT,
+        width=posed.huber_width,
+        quantile_level=posed.quantile,
+    )
 
 
 def l2_of(config: Config, dataset: Dataset, clients: Rows | Columns) -> float:
@@ -101,7 +117,7 @@ def network_of(
     network = Network(
         model.name,
         width,
-        dataset.classes,
+        task_of(config, dataset.target).outputs(dataset.classes),
         model.hidden,
         model.activation,
         dataset.scale,
@@ -172,8 +188,14 @@ def _square(width: int) -> list[int]:
     return [side, side]
 
 
-def _rows(dataset: Dataset, clients: Rows | Columns) -> TrainingRows:
+def _rows(config: Config, dataset: Dataset, clients: Rows | Columns) -> TrainingRows:
     sizes, names = (clients.sizes, clients.names) if isinstance(clients, Rows) else (None, ())
     return TrainingRows(
-        clients.beside(), dataset.labels, sizes, dataset.positive, dataset.kinds, names
+        clients.beside(),
+        dataset.labels,
+        sizes,
+        dataset.positive,
+        dataset.kinds,
+        names,
+        config.problem.task,
     )

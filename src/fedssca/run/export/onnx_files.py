@@ -1,4 +1,4 @@
-"""The ONNX files of a trained model: raw columns in, class and probabilities out.
+"""The ONNX files of a trained model: raw columns in, class and probabilities (or a number) out.
 
     one file          raw columns -> prediction, probabilities
     FILE-party-I      the raw columns of party I -> h_I             (parties with columns)
@@ -6,7 +6,8 @@
 
 h_I is the output of party I's network: scale * x_I W_I' if the first layer is divided.
 
-A row with a cell that `fedssca predict` refuses has NaN as its probabilities.
+A row with a cell that `fedssca predict` refuses has NaN as its probabilities. A regression has the
+one output prediction, a number.
 """
 
 from __future__ import annotations
@@ -142,11 +143,22 @@ def _columns(model: TrainedModel, own: Any) -> tuple[list[ColumnEncoding], list[
 
 
 def _top(graph: Graph, model: TrainedModel, layers: TrainedLayers, hs: list[Value]) -> None:
-    """The outputs: the scores of the head, their softmax, and the class of the largest."""
+    """The outputs: the scores of the head, their softmax, and the class of the largest.
+
+    A regression has one score, from which the number in the target's own unit is made.
+    """
     dtype = model.network.dtype
     kind = KINDS[dtype]
     h = graph.add("Sum", *hs) if layers.join == "sum" else graph.add("Concat", *hs, axis=1)
     scores = add_layers(graph, layers.head, h, dtype)
+    if model.target is not None:
+        counts = model.config.problem.target == "count"
+        number = graph.add("Exp", scores) if counts else scores
+        for node, value in (("Mul", model.target.scale), ("Add", model.target.shift)):
+            number = graph.add(node, number, graph.constant(value, np.dtype(dtype)))
+        flat = graph.add("Squeeze", number, graph.constant([1], np.int64))
+        graph.output("prediction", flat, kind)
+        return
     chances = graph.add("Softmax", scores, axis=1)
     whole = all(isinstance(name, int) and not isinstance(name, bool) for name in model.classes)
     names = graph.constant(model.classes, np.int64) if whole else _names(graph, model)

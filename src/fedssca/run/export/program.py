@@ -1,6 +1,7 @@
 """The network of a trained model as a program of PyTorch, and what encodes its inputs as JSON.
 
-    FILE         a program of torch.export: x (rows, features) -> scores (rows, classes)
+    FILE         a program of torch.export: x (rows, features) -> scores (rows, classes), or the
+                 predicted numbers (rows, 1) of a regression
     FILE.json    features, encoder, classes, digest and versions
 
 `torch.export.load(FILE).module()` gives a module again; it needs PyTorch only.
@@ -50,10 +51,16 @@ def export_program(model: TrainedModel, path: Path) -> list[Path]:
 
 
 def module_of(model: TrainedModel) -> torch.nn.Module:
-    """The network: x (rows, features), as the encoder gives it -> scores (rows, classes)."""
-    from fedssca.run.export.torch_layers import network_module
+    """The network: x (rows, features), as the encoder gives it -> scores, or numbers (rows, 1)."""
+    import torch
 
-    return network_module(layers_of(model), model.network.scale).eval()
+    from fedssca.run.export.torch_layers import InUnit, network_module
+
+    module: torch.nn.Module = network_module(layers_of(model), model.network.scale)
+    if model.target is not None:
+        unit = InUnit(*model.target, counts=model.config.problem.target == "count")
+        module = torch.nn.Sequential(module, unit)
+    return module.eval()
 
 
 def _told(model: TrainedModel) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from fedssca.problem.layers import (
 )
 from fedssca.run.export.layers import Filled, TrainedLayers
 
-__all__ = ["network_module"]
+__all__ = ["InUnit", "network_module"]
 
 ACTIVATIONS = {"swish": "SiLU", "relu": "ReLU", "tanh": "Tanh", "sigmoid": "Sigmoid"}
 
@@ -47,6 +47,19 @@ class _Network(torch.nn.Module):
         joined = sum(hs[1:], start=hs[0]) if self._added else torch.cat(hs, dim=1)
         scores: torch.Tensor = self.head(joined)
         return scores
+
+
+class InUnit(torch.nn.Module):
+    """The score of a regression -> the number in the target's own unit."""
+
+    def __init__(self, shift: float, scale: float, *, counts: bool) -> None:
+        super().__init__()
+        self._shift, self._scale, self._counts = shift, scale, counts
+
+    def forward(self, scores: torch.Tensor) -> torch.Tensor:
+        """shift + scale * s, or shift + scale * exp(s) for counts."""
+        numbers = scores.exp() if self._counts else scores
+        return self._shift + self._scale * numbers
 
 
 def _stacked(layers: Filled) -> torch.nn.Sequential:

@@ -1,4 +1,4 @@
-"""Loss, accuracy and limits of a trained model on new rows with labels.
+"""Loss, metrics and limits of a trained model on new rows with labels.
 
 They are computed as a run computes those of its held-out rows, to the same bits.
 """
@@ -38,6 +38,7 @@ def problem_again(model: TrainedModel) -> Problem:
         kinds=model.kinds,
         positive=model.positive,
         encoder=model.encoder,
+        target=model.target,
     )
     blocks = [np.array(block) for block in model.blocks]
     return problem_of(model.config, dataset, rows, blocks or None)
@@ -46,7 +47,7 @@ def problem_again(model: TrainedModel) -> Problem:
 def evaluate_rows(
     model: TrainedModel, table: Mapping[str, Array], x: Array, y: Array
 ) -> dict[str, Any]:
-    """The quantities of the run on rows with the classes y, and each limit with its counts."""
+    """The quantities of the run on rows with labels y, and each limit with its counts."""
     with model.own_precision():
         problem = problem_again(model)
         columns = labelled_rows(model, table, x, y)
@@ -60,9 +61,9 @@ def evaluate_rows(
 def labelled_rows(
     model: TrainedModel, table: Mapping[str, Array], x: Array, y: Array
 ) -> dict[str, Array]:
-    """Encoded rows x with the classes y and the columns of `table` that limits use."""
+    """Encoded rows x with the labels y and the columns of `table` that limits use."""
     beside = {name: _beside(model, name, table, len(x)) for name in _columns(model)}
-    return {"x": x, "y": y.astype(np.int32), **beside}
+    return {"x": x, "y": y, **beside}
 
 
 def _columns(model: TrainedModel) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fedssca.data.encode import Encoder
+from fedssca.data.encode import Encoder, TargetScale
 from fedssca.problem.networks import Network
 from fedssca.run.model.counted import CountedRows
 from fedssca.run.model.trained import TrainedModel
@@ -71,6 +71,8 @@ def _state(model: TrainedModel) -> dict[str, Any]:
         "blocks": model.blocks,
         "apart": model.apart,
     }
+    if model.target is not None:
+        held["target"] = model.target._asdict()
     plain: dict[str, Any] = json.loads(json.dumps(held))
     return plain
 
@@ -90,4 +92,5 @@ def _model(state: dict[str, Any], w: np.ndarray, digest: str) -> TrainedModel:
         state["apart"],
         state["versions"],
         digest,
+        target=TargetScale(**state["target"]) if "target" in state else None,
     )

@@ -1,4 +1,4 @@
-"""Predictions for rows as a table: ids, the class, and the probability of every class."""
+"""Predictions for rows as a table: ids, and the class with its probabilities, or the number."""
 
 from __future__ import annotations
 
@@ -29,17 +29,21 @@ class Predictions(NamedTuple):
 
     classes: tuple[Label, ...]
     probabilities: Array
-    """(rows, classes)."""
+    """(rows, classes); of a regression (rows, 0)."""
     ids: dict[str, list[str]]
     """The columns that identify the rows."""
     notes: tuple[str, ...] = ()
     """What the user should know of the rows."""
     evaluation: dict[str, Any] | None = None
-    """Loss, accuracy and limits; None if the rows have no labels."""
+    """Loss, metrics and limits; None if the rows have no labels."""
+    numbers: Array | None = None
+    """The predicted number of every row; None: a class is predicted."""
 
     @property
-    def predicted(self) -> list[Label]:
-        """The most likely class of every row, by name."""
+    def predicted(self) -> list[Label] | list[float]:
+        """The most likely class of every row by name, or its number."""
+        if self.numbers is not None:
+            return [float(number) for number in self.numbers]
         return [self.classes[place] for place in self.probabilities.argmax(axis=1)]
 
 
@@ -60,12 +64,14 @@ def predict_rows(
     x = model.encode(table, where)
     kept = dict.fromkeys([*_identifying(model, table), *keep])
     evaluation, notes = _evaluated(model, table, x, where)
+    scores = model.scores(x)
     return Predictions(
         model.classes,
-        probabilities(model.scores(x)),
+        _chances(model, scores),
         {name: _ids(model, rows, table, name) for name in kept},
         (*(joined.notes if joined else ()), *_unseen(model, table), *notes),
         evaluation,
+        _numbers(model, scores),
     )
 
 
@@ -83,11 +89,22 @@ def joint_predictions(model: TrainedModel, answer: Mapping[str, Any]) -> Predict
         "no party tells the ids of its new rows: rows are numbered as in new.csv of a party's "
         "folder `order`; share_ids = true in the site.toml of one party shows them"
     )
-    return Predictions(model.classes, probabilities(scores), ids, () if told else (note,))
+    notes = () if told else (note,)
+    return Predictions(
+        model.classes, _chances(model, scores), ids, notes, None, _numbers(model, scores)
+    )
+
+
+def _chances(model: TrainedModel, scores: Array) -> Array:
+    return probabilities(scores) if model.target is None else np.zeros((len(scores), 0))
+
+
+def _numbers(model: TrainedModel, scores: Array) -> Array | None:
+    return None if model.target is None else model.numbers(scores)
 
 
 def write_predictions(found: Predictions, stream: IO[str]) -> None:
-    """Write one line per row: ids, the predicted class, and the probability of every class."""
+    """Write one line per row: ids, the prediction, and the probability of every class."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([*found.ids, "prediction", *(f"p[{name}]" for name in found.classes)])
     for *ids, label, chances in zip(
@@ -119,13 +136,14 @@ def _evaluated(
     model: TrainedModel, table: Mapping[str, Array], x: Array, where: str
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """The evaluation on the rows that have a label, and how many have none."""
-    if model.encoder is None or label_source(model.label, table) is None:
+    unknown = model.encoder is None and model.target is None
+    if unknown or label_source(model.label, table) is None:
         return None, []
     there = ~missing_cells(label_cells(table, model.label, where))
     if not there.any():
         return None, []
     own = {name: values[there] for name, values in table.items()}
-    y = model.encoder.encode_labels(own, where)
+    y = model.encode_labels(own, where)
     lacking = int((~there).sum())
     notes = [f"{lacking:,} rows have no label and do not count in the evaluation"]
     return evaluate_rows(model, own, x[there], y), notes if lacking else []

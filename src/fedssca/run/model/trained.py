@@ -1,4 +1,4 @@
-"""A trained model with its encoder and the names of its classes: from raw rows to predictions."""
+"""A trained model with its encoder and what its scores mean: from raw rows to predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from fedssca.data.classes import Label
-from fedssca.data.encode import Encoder, is_text
+from fedssca.data.encode import Encoder, TargetScale, is_text
+from fedssca.data.encode.labels import label_cells
+from fedssca.data.encode.targets import target_numbers
 from fedssca.data.files import JoinedFiles
 from fedssca.data.lines import Reading
 from fedssca.data.new_rows import as_table, join_new_columns, read_new_rows, stack_new_rows
@@ -22,7 +24,8 @@ from fedssca.data.tables import Table
 from fedssca.errors import UserError, nearest
 from fedssca.evaluate.passes import CHUNK
 from fedssca.problem.networks import Network
-from fedssca.run.build import Job, network_of
+from fedssca.problem.tasks import Task
+from fedssca.run.build import Job, network_of, task_of
 from fedssca.run.config import Config, parse, render
 from fedssca.run.model.counted import CountedRows
 
@@ -63,14 +66,38 @@ class TrainedModel:
     """The versions of the packages that trained it."""
     digest: str = field(default="", repr=False)
     """The sha256 of the files that it was loaded from; empty if it was not saved yet."""
+    target: TargetScale | None = field(default=None, repr=False)
+    """The unit of the predicted number; None: a class is predicted."""
 
     def predict(self, rows: Any) -> Array:
-        """The most likely class of every row, by name."""
+        """The most likely class of every row, by name; of a regression the predicted number."""
+        if self.target is not None:
+            return self.numbers(self.scores(self.encode(self.table(rows))))
         return np.array(self.classes)[self.predict_proba(rows).argmax(axis=1)]
 
     def predict_proba(self, rows: Any) -> Array:
         """The probability of every class for every row, (rows, classes)."""
+        if self.target is not None:
+            raise UserError("a regression has no probabilities of classes: use predict")
         return probabilities(self.scores(self.encode(self.table(rows))))
+
+    @property
+    def task(self) -> Task:
+        """What its scores mean."""
+        return task_of(self.config, self.target)
+
+    def numbers(self, scores: Array) -> Array:
+        """The predictions of a regression from its scores, in the target's own unit."""
+        with self.own_precision():
+            return self.task.predict(scores)
+
+    def encode_labels(self, table: Mapping[str, Array], where: str) -> Array:
+        """The labels y of raw rows: classes 0, 1, ..., or numbers in the unit of the target."""
+        if self.target is not None:
+            cells = label_cells(table, self.label, where)
+            return self.target.encode(target_numbers(where, cells, self.config.problem.target))
+        assert self.encoder is not None
+        return self.encoder.encode_labels(table, where)
 
     def table(self, rows: Any) -> Table:
         """The raw columns of rows in any of the forms that predictions take."""
@@ -177,6 +204,7 @@ def model_from(job: Job, w: Array, versions: Mapping[str, str]) -> TrainedModel:
         tuple(tuple(int(place) for place in block) for block in blocks or ()),
         dataset.apart,
         dict(versions),
+        target=dataset.target,
     )
 
 

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Discriminator, Field, Tag, model_validator
 from pydantic.dataclasses import dataclass
 
+from fedssca.data.encode.targets import TargetKind
 from fedssca.problem.constraint_kinds import (
+    KINDS,
     LEAST_ROWS,
     SHARPNESS,
     CompareName,
@@ -18,6 +20,13 @@ from fedssca.problem.constraint_kinds import (
     RareName,
     kind_of,
     takes,
+)
+from fedssca.problem.task_kinds import (
+    HUBER_WIDTH,
+    QUANTILE_LEVEL,
+    LossName,
+    TaskName,
+    target_kind,
 )
 from fedssca.run.schema.types import (
     MODEL,
@@ -37,7 +46,7 @@ from fedssca.run.schema.types import (
 __all__ = ["CLIP", "ConstraintSettings", "ProblemSettings"]
 
 CLIP = 5.0
-Confidence = Annotated[Real, Field(gt=0, lt=1)]
+Share = Annotated[Real, Field(gt=0, lt=1)]
 KindOrOwn: TypeAlias = Annotated[
     Annotated[KindName, Tag("<known>")] | Annotated[FunctionName, Tag("<own>")],
     Discriminator(named_or_own),
@@ -93,7 +102,7 @@ class ConstraintSettings:
     per_client: Flag = key(
         "The limit holds for the rows of every single client, instead of all rows.", default=False
     )
-    confidence: Confidence | None = key(
+    confidence: Share | None = key(
         "The limit is certified for new rows: the statement is true with this probability. "
         "Without it problem.confidence counts.",
         default=None,
@@ -103,6 +112,10 @@ class ConstraintSettings:
         "How steep the smooth stand-in of a 0/1 count is where the predicted class changes.",
         default=None,
         unset=f"{SHARPNESS:g}",
+    )
+    bound: Positive | None = key(
+        "The size of an error, in the unit of the target, from which on the kind beyond counts it.",
+        default=None,
     )
 
     arguments: dict[str, Any] | None = key(
@@ -145,6 +158,9 @@ class ConstraintSettings:
             raise invalid(words, "column")
         if self.column and self.columns:
             raise invalid("give column or columns, not both", "columns", self.columns)
+        if "bound" in kind.options and self.bound is None:
+            words = f"a constraint of kind {self.kind!r} needs bound = <size of an error>"
+            raise invalid(words, "bound")
         return self
 
     @model_validator(mode="after")
@@ -180,6 +196,24 @@ def _is_given(value: Any) -> bool:
 class ProblemSettings:
     """The objective and the limits."""
 
+    task: TaskName = key(
+        "What the label is: one of several classes (classification), or a number (regression).",
+        default="classification",
+        basic=True,
+    )
+    loss: LossName | None = key(
+        "The loss of a regression: squared, huber (linear for large errors), quantile, or poisson "
+        "for counts. A classification has the cross-entropy.",
+        default=None,
+        unset="squared",
+    )
+    huber_width: Positive = key(
+        "The error, in standard deviations of the target, from which on the loss huber is linear.",
+        default=HUBER_WIDTH,
+    )
+    quantile: Share = key(
+        "The quantile of the target that the loss quantile predicts.", default=QUANTILE_LEVEL
+    )
     objective: ObjectiveName = key(
         "What is minimised: the mean loss (loss), the largest loss of a client (worst_client) or "
         "of a group of rows (worst_group), each plus l2 |w|^2; or |w|^2 alone (norm).",
@@ -202,7 +236,7 @@ class ProblemSettings:
         "of the gradients.",
         default=1e5,
     )
-    confidence: Confidence | None = key(
+    confidence: Share | None = key(
         "All limits are certified for new rows: the whole statement is true with this probability, "
         "such as 0.95.",
         default=None,
@@ -231,6 +265,31 @@ class ProblemSettings:
         if self.objective != "worst_group" and self.column:
             raise invalid("only the objective worst_group takes a column", "column", self.column)
         return self
+
+    @model_validator(mode="after")
+    def _fits_its_task(self) -> ProblemSettings:
+        """The loss and the kinds of limits are those of the task, and can be certified if asked."""
+        if self.task == "classification" and self.loss is not None:
+            words = 'only task = "regression" takes a loss; a classification has the cross-entropy'
+            raise invalid(words, "loss", self.loss)
+        for entry in self.constraint:
+            kind = kind_of(entry.kind)
+            if self.task not in kind.tasks:
+                known = ", ".join(name for name, each in KINDS.items() if self.task in each.tasks)
+                words = f"a {self.task} has no constraint of kind {entry.kind!r}; it takes {known}"
+                raise invalid(words, "constraint")
+            if (entry.confidence or self.confidence) and not kind.certifiable:
+                words = (
+                    f"a limit of kind {entry.kind!r} cannot be certified, because single errors "
+                    "can be of any size; use the kind beyond or loss, or leave confidence out"
+                )
+                raise invalid(words, "constraint")
+        return self
+
+    @property
+    def target(self) -> TargetKind:
+        """What the label column holds."""
+        return target_kind(self.task, self.loss or "squared")
 
     @property
     def certified(self) -> bool:

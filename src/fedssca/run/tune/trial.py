@@ -130,7 +130,7 @@ def _result(config: Config, dataset: Dataset, on_row: Callable[[Row], None] | No
         "violation": max([0.0, *final["constraints"]]),
         "objective": final[judged if judged in final else "train_worst"],
         "validation_cost": final["test_cost"],
-        "validation_accuracy": final["test_accuracy"],
+        "validation_accuracy": final.get("test_accuracy"),
         "norm_sq": final["norm_sq"],
         "constraints": final["constraints"],
     }

@@ -6,6 +6,7 @@ import dataclasses
 
 from fedssca.data import Dataset
 from fedssca.data.dataset import stratified
+from fedssca.data.encode.targets import as_strata
 from fedssca.errors import UserError
 
 __all__ = ["HELD_OUT", "hold_out"]
@@ -23,7 +24,7 @@ def hold_out(dataset: Dataset, seed: int) -> Dataset:
         left = {name: values[~dataset.aside] for name, values in dataset.train.items()}
         dataset = dataclasses.replace(dataset, train=left, aside=None)
     y = dataset.train["y"]
-    kept = stratified(y, HELD_OUT, seed)
+    kept = stratified(as_strata(y), HELD_OUT, seed)
     if kept.all():
         raise UserError(
             f"{dataset.name}: {len(y)} training rows are too few to hold some out; bring more"
