@@ -19,6 +19,7 @@ _MODULE_OF = {
     "Diverged": "fedssca.errors",
     "Dual": "fedssca.methods.multipliers",
     "FederatedClassifier": "fedssca.run.estimators",
+    "FederatedRegressor": "fedssca.run.estimators",
     "Fused": "fedssca.rounds.fused",
     "Groups": "fedssca.problem.constraints",
     "JoinedModel": "fedssca.problem.forms",
@@ -35,11 +36,15 @@ _MODULE_OF = {
     "State": "fedssca.methods.algorithm",
     "Streams": "fedssca.data.stream",
     "Surrogate": "fedssca.methods.surrogate",
+    "TargetScale": "fedssca.data.encode",
+    "Task": "fedssca.problem.tasks",
     "TrainedModel": "fedssca.run.model.trained",
     "UserError": "fedssca.errors",
     "Vertical": "fedssca.problem.problem",
     "augmented_lagrangian": "fedssca.methods.rivals",
     "auto": "fedssca.run.build.calibrate",
+    "beyond_at_most": "fedssca.problem.constraints",
+    "bias_at_most": "fedssca.problem.constraints",
     "by_feature": "fedssca.data.split",
     "by_sample": "fedssca.data.split",
     "calibrate": "fedssca.methods.calibrate",
@@ -72,6 +77,8 @@ _MODULE_OF = {
     "local_ssca": "fedssca.methods.local_ssca",
     "loss_at_most": "fedssca.problem.constraints",
     "loss_gap_at_most": "fedssca.problem.constraints",
+    "mae_at_most": "fedssca.problem.constraints",
+    "mae_gap_at_most": "fedssca.problem.constraints",
     "minimise_worst": "fedssca.problem.worst",
     "mlp": "fedssca.problem.models",
     "opportunity_gap_at_most": "fedssca.problem.constraints",
@@ -83,6 +90,8 @@ _MODULE_OF = {
     "primal_dual": "fedssca.methods.rivals",
     "quadratic_penalty": "fedssca.methods.rivals",
     "recall_at_least": "fedssca.problem.constraints",
+    "regression": "fedssca.problem.tasks",
+    "rmse_at_most": "fedssca.problem.constraints",
     "sgd": "fedssca.methods.sgd",
     "simulate": "fedssca.run.simulate",
     "solve": "fedssca.methods.solver",
@@ -102,6 +111,7 @@ __all__ = [name for name in _MODULE_OF if name not in _NEEDS_TORCH]
 
 if TYPE_CHECKING:
     from fedssca.data.dataset import Dataset as Dataset
+    from fedssca.data.encode import TargetScale as TargetScale
     from fedssca.data.load import load as load
     from fedssca.data.sources import follow_csv as follow_csv
     from fedssca.data.sources import from_queue as from_queue
@@ -143,6 +153,8 @@ if TYPE_CHECKING:
     from fedssca.privacy.noise.messages import with_noise as with_noise
     from fedssca.problem.constraints import Constraint as Constraint
     from fedssca.problem.constraints import Groups as Groups
+    from fedssca.problem.constraints import beyond_at_most as beyond_at_most
+    from fedssca.problem.constraints import bias_at_most as bias_at_most
     from fedssca.problem.constraints import client_loss_at_most as client_loss_at_most
     from fedssca.problem.constraints import client_loss_gap_at_most as client_loss_gap_at_most
     from fedssca.problem.constraints import cross_entropy as cross_entropy
@@ -156,10 +168,13 @@ if TYPE_CHECKING:
     )
     from fedssca.problem.constraints import loss_at_most as loss_at_most
     from fedssca.problem.constraints import loss_gap_at_most as loss_gap_at_most
+    from fedssca.problem.constraints import mae_at_most as mae_at_most
+    from fedssca.problem.constraints import mae_gap_at_most as mae_gap_at_most
     from fedssca.problem.constraints import opportunity_gap_at_most as opportunity_gap_at_most
     from fedssca.problem.constraints import parity_gap_at_most as parity_gap_at_most
     from fedssca.problem.constraints import precision_at_least as precision_at_least
     from fedssca.problem.constraints import recall_at_least as recall_at_least
+    from fedssca.problem.constraints import rmse_at_most as rmse_at_most
     from fedssca.problem.constraints import straight_through as straight_through
     from fedssca.problem.custom import custom_problem as custom_problem
     from fedssca.problem.custom import vertical_problem as vertical_problem
@@ -173,6 +188,8 @@ if TYPE_CHECKING:
     from fedssca.problem.problem import Problem as Problem
     from fedssca.problem.problem import Vertical as Vertical
     from fedssca.problem.scores import from_scores as from_scores
+    from fedssca.problem.tasks import Task as Task
+    from fedssca.problem.tasks import regression as regression
     from fedssca.problem.torch import from_module as from_module
     from fedssca.problem.torch import from_terms as from_terms
     from fedssca.problem.torch import load_into as load_into
@@ -182,6 +199,7 @@ if TYPE_CHECKING:
     from fedssca.rounds.in_process import Local as Local
     from fedssca.run.build.calibrate import auto as auto
     from fedssca.run.estimators import FederatedClassifier as FederatedClassifier
+    from fedssca.run.estimators import FederatedRegressor as FederatedRegressor
     from fedssca.run.model.files import load_model as load_model
     from fedssca.run.model.trained import TrainedModel as TrainedModel
     from fedssca.run.result import Result as Result

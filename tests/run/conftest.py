@@ -1,4 +1,4 @@
-"""A classifier that is not trained, for tests of what it takes and returns."""
+"""Estimators that are not trained, for tests of what they take and return."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fedssca import FederatedClassifier
+from fedssca.run.estimators.federated import FederatedEstimator
 
 
 class StartingPoint(NamedTuple):
@@ -22,5 +22,5 @@ class StartingPoint(NamedTuple):
 def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
     """`fit` does all but train: the model keeps the parameters that it starts with."""
     monkeypatch.setattr(
-        FederatedClassifier, "_train", lambda self, *_: StartingPoint(self._network().init(1))
+        FederatedEstimator, "_train", lambda self, *_: StartingPoint(self._network().init(1))
     )

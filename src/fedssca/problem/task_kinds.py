@@ -48,6 +48,10 @@ class Metric(NamedTuple):
 
 METRICS: dict[str, Metric] = {
     "accuracy": Metric("accuracy", "acc.", share=True),
+    "auc": Metric("AUC", "AUC"),
+    "f1": Metric("F1", "F1"),
+    "brier": Metric("Brier score", "Brier"),
+    "calibration_error": Metric("calibration error", "cal. err."),
     "pinball": Metric("pinball loss", "pinball"),
     "deviance": Metric("Poisson deviance", "deviance"),
     "rmse": Metric("RMSE", "RMSE"),

@@ -149,12 +149,13 @@ def _settings(path: Path) -> Row:
 
 
 def _numbers(row: Row | None, known: Row) -> Row:
-    """Round, cost, accuracy and kept limits of a row; None for what it does not hold."""
+    """Round, cost, metric and kept limits of a row; None for what it does not hold."""
     row = row or {}
     return {
         "round": number(row.get("round")),
         "train_cost": number(row.get("train_cost")),
         "test_accuracy": number(row.get("test_accuracy")),
+        "test_rmse": number(row.get("test_rmse")),
         "kept": kept_so_far(known, row.get("constraints")),
         "status": _status(row),
     }

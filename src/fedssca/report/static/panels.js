@@ -27,6 +27,7 @@ const CURVES = [
     yLabel: "accuracy",
     yKind: "percent",
   },
+  { key: "test_rmse", section: TRAINING, title: "Test RMSE", yLabel: "RMSE", mayLog: true },
   { key: "norm_sq", section: TRAINING, title: "Norm", yLabel: "|w|²", mayLog: true },
   {
     key: "bytes_up",
@@ -54,7 +55,8 @@ const CURVES = [
   { key: "sites", section: RESOURCES, title: "Sites alive", yLabel: "sites", yKind: "count" },
 ];
 /** Charts that are shown before the first row is written. */
-const ALWAYS = ["train_cost", "test_accuracy"];
+const ACCURACY = "test_accuracy";
+const ALWAYS = ["train_cost", ACCURACY];
 const MOST_OTHERS = 24;
 const MOST_HELD_OUT = 6;
 
@@ -118,8 +120,9 @@ function knownPanels(view) {
     runs.some(({ series }) =>
       series[key]?.some((value) => Number.isFinite(value) && (value !== 0 || key !== "bytes_peer")),
     );
+  const numbers = has("test_rmse"); // a regression has no accuracy
   return CURVES.filter(({ key }) => !(key === "objective" && normIsObjective))
-    .filter(({ key }) => has(key) || ALWAYS.includes(key))
+    .filter(({ key }) => has(key) || (ALWAYS.includes(key) && !(key === ACCURACY && numbers)))
     .map(({ key, section, axis, ...about }) => {
       const own = { ...view, axis: axis || view.axis };
       const lines = shown.map((each) =>

@@ -14,11 +14,17 @@ const NUMBERS = [
   { label: "objective", kind: "number", of: (run) => lastOf(run, "objective") },
   { label: "train cost", kind: "number", of: (run) => lastOf(run, "train_cost") },
   { label: "test acc.", kind: "percent", of: (run) => lastOf(run, "test_accuracy") },
+  { label: "test RMSE", kind: "number", of: (run) => lastOf(run, "test_rmse"), seldom: true },
   { label: "|w|²", kind: "number", of: (run) => lastOf(run, "norm_sq") },
   { label: "KKT residual", kind: "number", of: (run) => run.result?.kkt_residual ?? null },
   { label: "bytes", kind: "bytes", of: totalBytes },
   { label: "time", kind: "seconds", of: (run) => lastOf(run, "seconds") },
 ];
+
+/** The numbers that some run has; those that are not seldom are shown in any case. */
+function numbersOf(runs) {
+  return NUMBERS.filter(({ of, seldom }) => !seldom || runs.some((run) => of(run) !== null));
+}
 
 /** The number in a run's result or else in its last row; null if there is none. */
 export function lastOf(run, key) {
@@ -77,7 +83,7 @@ export function runsTable(runs, { link = (run) => run.name, toggle = null } = {}
       ),
       el("td", {}, badge(run.state)),
       el("td", {}, verdict(run)),
-      NUMBERS.map(({ of, kind }) => el("td", { class: "figure" }, show(of(run), kind))),
+      numbersOf(runs).map(({ of, kind }) => el("td", { class: "figure" }, show(of(run), kind))),
       differences.map(({ key, usual }) => {
         const value = run.settings[key] ?? null;
         return el("td", { class: value === usual ? "setting" : "setting differs" }, value ?? "–");
@@ -116,7 +122,7 @@ export function runsTable(runs, { link = (run) => run.name, toggle = null } = {}
     heading("run", (run) => run.name, "name"),
     heading("state", (run) => run.state),
     heading("limits kept", (run) => (run.result ? Number(Boolean(run.result.feasible)) : null)),
-    NUMBERS.map(({ label, of }) => heading(label, of, "figure")),
+    numbersOf(runs).map(({ label, of }) => heading(label, of, "figure")),
     differences.map(({ key }) => heading(key, (run) => run.settings[key] ?? null, "setting")),
   );
   const scroll = {
@@ -152,14 +158,14 @@ function csvRows(runs, differences) {
     "run",
     "state",
     "feasible",
-    ...NUMBERS.map(({ label }) => label),
+    ...numbersOf(runs).map(({ label }) => label),
     ...differences.map(({ key }) => key),
   ];
   const rows = runs.map((run) => [
     run.name,
     run.state,
     run.result?.feasible ?? "",
-    ...NUMBERS.map(({ of }) => of(run)),
+    ...numbersOf(runs).map(({ of }) => of(run)),
     ...differences.map(({ key }) => run.settings[key] ?? ""),
   ]);
   return [head, ...rows];

@@ -34,7 +34,7 @@ def parties_of(parties: Any) -> list[Any]:
     table = isinstance(parties, np.ndarray | Mapping | str) or is_frame(parties)
     if table or not isinstance(parties, Iterable):
         raise UserError(
-            "labels are missing: the classifier requires y to be passed, but the target y is None; "
+            "labels are missing: the estimator requires y to be passed, but the target y is None; "
             "use fit(X, y), or fit([(X1, y1), (X2, y2), ...])"
         )
     parts = list(parties)
@@ -55,8 +55,11 @@ def parties_of(parties: Any) -> list[Any]:
     return made
 
 
-def checked(part: Mapping[str, Any], of: str) -> ClientColumns:
-    """Return the columns of one client as arrays for training; errors begin with `of`."""
+def checked(part: Mapping[str, Any], of: str, numbers: bool = False) -> ClientColumns:
+    """Return the columns of one client as arrays for training; errors begin with `of`.
+
+    `numbers` says that y holds numbers, and not classes.
+    """
     x, y = features(part["x"], of), np.asarray(part["y"])
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn(
@@ -81,10 +84,11 @@ def checked(part: Mapping[str, Any], of: str) -> ClientColumns:
         if name != "y" and column.dtype.kind not in "fiubU":
             raise UserError(f"{of}{name} holds {column.dtype} values: give numbers or text")
     if y.dtype.kind == "O":
-        y = _plain(y, of)
-    if y.dtype.kind == "f" and type_of_target(y) not in ("binary", "multiclass"):
+        y = _as_numbers(y, of) if numbers else _plain(y, of)
+    if not numbers and y.dtype.kind == "f" and type_of_target(y) not in ("binary", "multiclass"):
         raise UserError(
-            f"{of}y holds fractions, which is a continuous target: a classifier needs class labels"
+            f"{of}y holds fractions, which is a continuous target: a classifier needs class labels "
+            "(FederatedRegressor predicts numbers)"
         )
     return {**others, "x": x, "y": y}
 
@@ -105,6 +109,17 @@ def _plain(y: np.ndarray, of: str) -> np.ndarray:
     raise UserError(
         f"{of}y mixes types of labels or lacks some: use texts only or whole numbers only"
     )
+
+
+def _as_numbers(y: np.ndarray, of: str) -> np.ndarray:
+    """Convert targets in an object array, as pandas gives them."""
+    try:
+        found = y.astype(np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"{of}y holds text or mixed types: a regressor needs numbers") from None
+    if not np.isfinite(found).all():
+        raise UserError(f"{of}y holds NaN or infinite values")
+    return found
 
 
 def features(values: Any, of: str) -> np.ndarray:

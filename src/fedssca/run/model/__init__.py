@@ -3,11 +3,12 @@
 counted       what its limits need to know of the training rows
 trained       the model: network, weights, encoder, classes; predictions for new rows
 files         the files of `model/`
-evaluation    loss, accuracy and limits on new rows with labels
+evaluation    loss, metrics and limits on new rows with labels
 predictions   the table of predictions that commands write
 """
 
 from fedssca.run.model.counted import CountedRows
+from fedssca.run.model.evaluation import held_out_metrics
 from fedssca.run.model.files import digest_of, load_model, save_model
 from fedssca.run.model.predictions import (
     Predictions,
@@ -22,6 +23,7 @@ __all__ = [
     "Predictions",
     "TrainedModel",
     "digest_of",
+    "held_out_metrics",
     "joint_predictions",
     "load_model",
     "model_from",

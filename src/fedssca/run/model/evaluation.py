@@ -13,13 +13,14 @@ import numpy as np
 
 from fedssca.data import Dataset, Rows
 from fedssca.data.encode import as_text, is_text, named_cells
+from fedssca.evaluate.class_metrics import class_metrics
 from fedssca.evaluate.evaluator import evaluator_over
 from fedssca.evaluate.limits import limits_on
 from fedssca.problem.problem import Problem
 from fedssca.run.build import problem_of
-from fedssca.run.model.trained import TrainedModel
+from fedssca.run.model.trained import TrainedModel, probabilities
 
-__all__ = ["evaluate_rows", "labelled_rows", "problem_again"]
+__all__ = ["evaluate_rows", "held_out_metrics", "labelled_rows", "problem_again"]
 
 Array = np.ndarray
 
@@ -55,7 +56,25 @@ def evaluate_rows(
         w = problem.extended(jnp.asarray(model.w))
         row = evaluator.row(w)
         values = {n.removeprefix("test_"): v for n, v in row.items() if n.startswith("test_")}
+        values |= _class_metrics(model, x, y)
         return {"rows": len(x), **values, "limits": limits_on(problem, evaluator.tally(w))}
+
+
+def held_out_metrics(model: TrainedModel, test: Mapping[str, Array]) -> dict[str, float]:
+    """The metrics of a classifier on held-out rows that are no sums over rows, such as test_auc.
+
+    They are computed where the rows are: sites of a deployment have none in common.
+    """
+    if not len(test.get("x", ())):
+        return {}
+    found = _class_metrics(model, test["x"], np.asarray(test["y"]))
+    return {f"test_{name}": value for name, value in found.items()}
+
+
+def _class_metrics(model: TrainedModel, x: Array, y: Array) -> dict[str, float]:
+    if model.target is not None:
+        return {}
+    return class_metrics(probabilities(model.scores(x)), y)
 
 
 def labelled_rows(
