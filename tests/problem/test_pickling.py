@@ -12,6 +12,7 @@ import pytest
 
 import fedssca
 from fedssca.problem.constraints import Constraint
+from fedssca.problem.constraints.base import Once
 from fedssca.problem.constraints.config import MAKERS
 from fedssca.problem.pickling import portable
 
@@ -32,6 +33,11 @@ LIMITS: dict[str, list[Constraint]] = {
     "opportunity": fedssca.opportunity_gap_at_most(0.1, TOWN % 2, "town", Y),
     "client_loss": fedssca.client_loss_at_most(0.2, [4, 4]),
     "client_loss_gap": fedssca.client_loss_gap_at_most(0.2, [4, 4]),
+    "mae": fedssca.mae_at_most(0.2, TOWNS),
+    "rmse": fedssca.rmse_at_most(0.2),
+    "mae_gap": fedssca.mae_gap_at_most(0.2, TOWNS),
+    "beyond": fedssca.beyond_at_most(0.2, bound=1.5),
+    "bias": fedssca.bias_at_most(0.2, TOWNS),
     "custom": fedssca.custom("spread", lambda scores, batch: scores[:, 0] ** 2, (0.1, 0.3)),
 }
 
@@ -99,6 +105,9 @@ def _plain(limit: Constraint) -> tuple[Any, ...]:
 
 def _values(limit: Constraint) -> list[list[float]]:
     """The terms and the reported rates of eight rows."""
-    rates = limit.rates(SCORES, BATCH) if limit.rates else ()
-    terms = [term(SCORES, BATCH) for _, term in limit.terms.values()]
+    now = Once(SCORES, BATCH)
+    if limit.units or limit.name == "beyond":
+        now = Once(SCORES[:, :1], BATCH, fedssca.regression())
+    rates = now.of(limit.rates) if limit.rates else ()
+    terms = [now.of(term) for _, term in limit.terms.values()]
     return [np.asarray(v).tolist() for v in (*terms, *(part for rate in rates for part in rate))]

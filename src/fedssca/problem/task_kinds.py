@@ -1,14 +1,15 @@
 """Tasks, losses and metrics by name: what a run predicts, and what it reports of it.
 
-The configuration, commands and pages read these tables. They import no JAX.
+The configuration, commands and pages read these tables. They import neither JAX nor numpy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from fedssca.data.encode.targets import TargetKind
+if TYPE_CHECKING:
+    from fedssca.data.encode.targets import TargetKind
 
 __all__ = [
     "HUBER_WIDTH",

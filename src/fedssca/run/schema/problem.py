@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from itertools import pairwise
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, model_validator
 from pydantic.dataclasses import dataclass
 
-from fedssca.data.encode.targets import TargetKind
 from fedssca.problem.constraint_kinds import (
     KINDS,
     LEAST_ROWS,
@@ -42,6 +41,9 @@ from fedssca.run.schema.types import (
     key,
     named_or_own,
 )
+
+if TYPE_CHECKING:
+    from fedssca.data.encode.targets import TargetKind
 
 __all__ = ["CLIP", "ConstraintSettings", "ProblemSettings"]
 
