@@ -365,7 +365,7 @@ def test_all_activations(activation: str, more: list[str], tmp_path: Path) -> No
     agrees(model, predicted(export_onnx(model, tmp_path / "m.onnx"), columns), table)
     x = model.encode(table)
     scores = module_of(model)(torch.tensor(x)).detach().numpy()
-    assert scores == pytest.approx(model.scores(x), abs=1e-5)
+    assert scores == pytest.approx(model.scores(x), abs=1e-4)  # float32, summed in another order
 
 
 def test_the_command(
