@@ -86,6 +86,13 @@ def _module_leaves_no_process(request: pytest.FixtureRequest, leftovers: Leftove
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _module_leaves_no_program() -> Iterator[None]:
+    """Forget the compiled programs of a module: those of all tests take gigabytes."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(autouse=True)
 def _test_leaves_no_process(request: pytest.FixtureRequest, leftovers: Leftovers) -> Any:
     """Tests of real deployments share one: what they start is looked for after their module."""
