@@ -144,7 +144,7 @@ def test_bad_commands(shell: Shell, arguments: tuple[str, ...], said: str) -> No
         ("problem.l2=-1", "problem.l2 = -1: it must be at least 0"),
         ("problem.penalty=-1", "problem.penalty = -1: it must be positive"),
         ("problem.constraint=[]", "add a constraint"),
-        ("model.name=cnn", "model.name = 'cnn' is unknown: known are linear, mlp"),
+        ("model.name=resnet", "model.name = 'resnet' is unknown"),
         ("model.activation=zzz", "activation = 'zzz'"),
         ("data.name=breast-cancr", "did you mean 'breast-cancer'?"),
         ("data.path=/no/such.csv", "/no/such.csv is not there"),

@@ -285,7 +285,7 @@ def test_all_trials_diverged(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> N
         (("--resume",), "holds no search (no trials.jsonl in it)"),
         (("--set", "run.seed=-1"), "seed = -1"),
         (("--set", "algorithm.bacth=1"), "did you mean 'batch'?"),
-        (("--set", "model.name=cnn"), "model.name = 'cnn' is unknown"),
+        (("--set", "model.name=ccn"), "model.name = 'ccn' is unknown"),
         (("--set", "algorithm.batch=10000"), "80 % of the training rows train: batch = 10000"),
     ],
 )

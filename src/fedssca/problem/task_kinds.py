@@ -15,6 +15,7 @@ __all__ = [
     "HUBER_WIDTH",
     "METRICS",
     "QUANTILE_LEVEL",
+    "RANKED",
     "LossName",
     "Metric",
     "TaskName",
@@ -61,6 +62,9 @@ METRICS: dict[str, Metric] = {
     "below": Metric("share of rows at or below their prediction", "below", share=True),
 }
 """The metrics of all tasks by name. Of those that a run has, the first one is its main metric."""
+
+RANKED = ("auc", "f1", "brier", "calibration_error")
+"""The metrics that are computed from the scores of all rows, not from sums over them."""
 
 
 def target_kind(task: TaskName, loss: LossName) -> TargetKind:

@@ -44,6 +44,8 @@ def test_every_choice_is_known() -> None:
         )
         for choice in field["choices"]:
             beside = {"problem.column": "sex"} if choice == "worst_group" else {}
+            if key == "problem.loss":
+                beside = {"problem.task": "regression"}
             assert fill({key: choice} | beside).errors == {}
 
 
@@ -112,8 +114,10 @@ def test_errors_of_limits_stand_at_their_field(entry: dict, field: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_limit_passes(kind: str) -> None:
-    column = {"column": "sex"} if KINDS[kind].gap else {}
-    tree, errors = fill({}, [{"kind": kind, "limit": "0.5"} | column])
+    beside = {"column": "sex"} if KINDS[kind].gap else {}
+    beside |= {"bound": "2"} if "bound" in KINDS[kind].options else {}
+    task = {"problem.task": KINDS[kind].tasks[0]}
+    tree, errors = fill(task, [{"kind": kind, "limit": "0.5"} | beside])
     assert errors == {}
     assert tree["problem"]["constraint"][0]["limit"] == 0.5
 
