@@ -1,5 +1,6 @@
-"""Full MNIST, when its files are on this machine: the paper's settings. Limits on MNIST are measured
-by `benchmarks/constraints.py mnist`, which takes minutes.
+"""Full MNIST, when its files are on this machine: the paper's settings.
+
+Limits on MNIST are measured by `benchmarks/constraints.py mnist`, which takes minutes.
 
 Bands come from independent runs of the same settings, one seed: sanity bands, not goldens.
 """
