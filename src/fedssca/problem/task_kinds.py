@@ -15,7 +15,6 @@ __all__ = [
     "HUBER_WIDTH",
     "METRICS",
     "QUANTILE_LEVEL",
-    "RANKED",
     "LossName",
     "Metric",
     "TaskName",
@@ -40,6 +39,8 @@ class Metric(NamedTuple):
     """The heading of a narrow column."""
     share: bool = False
     """It is shown as a percentage."""
+    summed: bool = True
+    """It follows from sums over rows; others need the scores of all rows in one place."""
 
     def shown(self, value: float | None) -> str:
         """The value as text; "-" if it is not known."""
@@ -50,10 +51,10 @@ class Metric(NamedTuple):
 
 METRICS: dict[str, Metric] = {
     "accuracy": Metric("accuracy", "acc.", share=True),
-    "auc": Metric("AUC", "AUC"),
-    "f1": Metric("F1", "F1"),
-    "brier": Metric("Brier score", "Brier"),
-    "calibration_error": Metric("calibration error", "cal. err."),
+    "auc": Metric("AUC", "AUC", summed=False),
+    "f1": Metric("F1", "F1", summed=False),
+    "brier": Metric("Brier score", "Brier", summed=False),
+    "calibration_error": Metric("calibration error", "cal. err.", summed=False),
     "pinball": Metric("pinball loss", "pinball"),
     "deviance": Metric("Poisson deviance", "deviance"),
     "rmse": Metric("RMSE", "RMSE"),
@@ -62,9 +63,6 @@ METRICS: dict[str, Metric] = {
     "below": Metric("share of rows at or below their prediction", "below", share=True),
 }
 """The metrics of all tasks by name. Of those that a run has, the first one is its main metric."""
-
-RANKED = ("auc", "f1", "brier", "calibration_error")
-"""The metrics that are computed from the scores of all rows, not from sums over them."""
 
 
 def target_kind(task: TaskName, loss: LossName) -> TargetKind:

@@ -48,7 +48,7 @@ def _row_message(problem: Problem, algorithm: Algorithm) -> Callable[..., Messag
     def message(
         batch: Batch, request: Request, number: Array, weight: Array, share: Array, present: Any
     ) -> Message:
-        rows = batch["client"].shape
+        rows = len(next(iter(batch.values())))
         weights = jnp.full(rows, weight)
         batch = batch | {"client": jnp.full(rows, number), "weight": weights}
         if present is not None:
@@ -61,8 +61,8 @@ def _row_message(problem: Problem, algorithm: Algorithm) -> Callable[..., Messag
 
 @jax.jit
 def _taken(rows: Batch, index: Array) -> Batch:
-    """Some rows, with a place for the number of their client."""
-    return {name: column[index] for name, column in rows.items()} | {"client": index}
+    """Some of the rows."""
+    return {name: column[index] for name, column in rows.items()}
 
 
 @cache
@@ -113,8 +113,9 @@ class RowClient:
         """Answer a request of the server."""
         del phase
         drawn, (size, total) = self._draw(request), self._part
-        batch = _taken(self._rows, drawn.rows[0])
-        parts = size / (self._batch * total), size / (total * len(batch["client"]))
+        index = drawn.rows[0]
+        batch = _taken(self._rows, index)
+        parts = size / (self._batch * total), size / (total * len(index))
         weight, share = (np.asarray(part, request.w.dtype) for part in parts)
         present = None if drawn.present is None else drawn.present[0]
         number = np.int32(self.number)

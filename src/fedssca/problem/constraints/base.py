@@ -15,7 +15,7 @@ from fedssca.problem.limits import Bound, Limit, sides
 from fedssca.problem.losses import LOSS
 from fedssca.problem.pickling import portable, remembered
 from fedssca.problem.problem import Array, Batch, Rate
-from fedssca.problem.task_kinds import METRICS, RANKED
+from fedssca.problem.task_kinds import METRICS
 from fedssca.problem.tasks import CLASSIFICATION, Task
 
 Result = TypeVar("Result")
@@ -173,7 +173,7 @@ def custom(name: str, fn: ScoreTerm, limit: Limit) -> list[Constraint]:
     were kept. Counts have no gradient and need `straight_through`. For functions of the parameters
     see `fedssca.custom_problem`.
     """
-    if name in {"cost", "", *METRICS}.difference(RANKED):
+    if name in ("cost", "", *(each for each, metric in METRICS.items() if metric.summed)):
         raise UserError(f"constraint name {name!r} is taken: choose another")
 
     def rates(scores: Array, batch: Batch) -> Sequence[Rate]:
