@@ -35,7 +35,7 @@ from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
 from fedssca.run.config import parse
 from fedssca.run.privacy import simulated_exchange, simulated_sums
-from fedssca.run.schema.sections import MethodName
+from fedssca.run.schema.algorithm import MethodName
 
 pytestmark = pytest.mark.usefixtures("float64")
 

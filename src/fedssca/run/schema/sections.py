@@ -7,203 +7,22 @@ Error lines, the form of the web page, `docs/config.md` and the JSON Schema come
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
-from pydantic_core import ArgsKwargs
 
+from fedssca.run.schema.algorithm import COMMON_BATCH, FIXED_RATE, AlgorithmSettings
 from fedssca.run.schema.data import DataSettings
 from fedssca.run.schema.model import ModelSettings
 from fedssca.run.schema.privacy import PrivacySettings
 from fedssca.run.schema.problem import ProblemSettings
-from fedssca.run.schema.types import (
-    AUTO,
-    MODEL,
-    Flag,
-    OneOrMore,
-    Positive,
-    Real,
-    StepSettings,
-    Whole,
-    WholeOrAuto,
-    invalid,
-    key,
-    step,
-)
+from fedssca.run.schema.types import AUTO, MODEL, Flag, Positive, Real, Whole, invalid, key
 
-__all__ = [
-    "AlgorithmSettings",
-    "Config",
-    "DeploySettings",
-    "RunSettings",
-]
+__all__ = ["Config", "DeploySettings", "RunSettings"]
 
-CALIBRATED = "calibrated"
 CALIBRATION = 0.2
 """The share of calibration rows, if a confidence is asked for."""
-RATE, DUAL_RATE = StepSettings(0.3), StepSettings(1.0)
-
-RuleName: TypeAlias = Literal["corrected", "steered", "exact"]
-MethodName: TypeAlias = Literal[
-    "ssca",
-    "fedavg",
-    "fedprox",
-    "fedsgd",
-    "sgd",
-    "momentum",
-    "penalty",
-    "primal-dual",
-    "augmented",
-    "switching",
-]
-FIXED_RATE = ("fedavg", "fedprox", "fedsgd", "sgd", "momentum")
-"""The methods that follow the gradients of the loss with the learning rate `rate`."""
-SEVERAL_STEPS = {"fedavg": 5, "fedprox": 5}
-"""The methods that are known for their local steps, and how many they take if not told."""
-COMMON_BATCH = 50
-"""The rows of the batch that parties with columns draw together, unless it is set."""
-
-
-@dataclass(frozen=True, config=MODEL)
-class AlgorithmSettings:
-    """The training method and its step sizes."""
-
-    name: MethodName = key(
-        "The method. ssca handles problems with and without constraints. fedsgd, fedavg, fedprox, "
-        "sgd and momentum know no constraints; penalty, primal-dual, augmented and switching are "
-        "for comparison and need some. fedavg is sgd with local_steps = 5 unless set otherwise, "
-        "fedprox the same with the proximal term mu, fedsgd is sgd with one step per round.",
-        default="ssca",
-        basic=True,
-    )
-    batch: Whole = key(
-        "The number of rows B that a client draws per round. Parties with columns draw one common "
-        f"batch, of {COMMON_BATCH} rows unless it is set.",
-        default=10,
-        ge=1,
-        basic=True,
-    )
-    local_steps: Whole = key(
-        "The number of steps E of batch B that a client takes per round. More than one step is "
-        "possible with ssca (with constraints: steered multipliers), fedavg, fedprox, sgd and "
-        "momentum. Unless it is set, fedavg and fedprox take 5.",
-        default=1,
-        ge=1,
-    )
-    cohort: Whole = key(
-        "The number of clients asked per round, drawn anew each time; 0 asks all of them.",
-        default=0,
-        ge=0,
-    )
-    dropout: Real = key(
-        "The probability that a client that is asked does not answer.", default=0.0, ge=0, lt=1
-    )
-    rounds: WholeOrAuto = key(
-        "The number of rounds T, or auto. A run does T - 1 updates. With auto it trains until it "
-        "has converged, for at most max_rounds rounds.",
-        default=1000,
-        basic=True,
-    )
-    max_rounds: Whole = key(
-        'The largest number of rounds of a run with rounds = "auto".', default=10_000, ge=1
-    )
-    rho: Annotated[StepSettings, step(most=1)] | None = key(
-        "The step size of the running averages, as a number or as a table such as "
-        "{a = 0.9, alpha = 0.1}.",
-        default=None,
-        unset=CALIBRATED,
-    )
-    gamma: Annotated[StepSettings, step(most=1)] | None = key(
-        "The step size of the iterates, written like rho.", default=None, unset=CALIBRATED
-    )
-    tau: OneOrMore | None = key(
-        "The curvature of the surrogates: one number, or one for the objective and one for each "
-        "constraint.",
-        default=None,
-        unset=CALIBRATED,
-    )
-    opening: list[Positive] | None = key(
-        "The first multipliers, one for each constraint.", default=None, unset=CALIBRATED
-    )
-    balance: list[Positive] | None = key(
-        "The ratios |grad F_0| / |grad F_m| at the start, one for each constraint.",
-        default=None,
-        unset=CALIBRATED,
-    )
-    probes: Whole = key(
-        "The number of messages per client that the calibration used. A run fills it in.",
-        default=0,
-        ge=0,
-    )
-    multipliers: RuleName | None = key(
-        "How the multipliers are found. corrected solves the surrogate problem of each round, "
-        "corrected by what earlier steps achieved, and is the default. steered moves them by the "
-        "measured constraint values; it is used with local_steps > 1 and with the surrogate "
-        "diagonal. exact is the rule of the paper; it is used without constraints if rho, gamma "
-        "and tau are given.",
-        default=None,
-        unset="chosen by the run",
-    )
-    surrogate: Literal["first-order", "exact", "diagonal"] = key(
-        "The convex model of the objective and constraints. first-order linearises all terms, "
-        "exact keeps l2 |w|^2 as it is, diagonal adds estimated curvature.",
-        default="first-order",
-    )
-    rate: Annotated[StepSettings, step(RATE)] = key(
-        "The learning rate of all methods but ssca, written like rho.",
-        default=RATE,
-    )
-    momentum: Real = key(
-        "The momentum of the method momentum and of the methods for comparison.",
-        default=0.1,
-        ge=0,
-        lt=1,
-    )
-    mu: Real = key(
-        "The weight mu of the proximal term mu/2 |w - w(t)|^2, which keeps the local steps of "
-        "fedprox near the server's model w(t).",
-        default=0.01,
-        ge=0,
-    )
-    dual_rate: Annotated[StepSettings, step(DUAL_RATE)] = key(
-        "The step size of the multipliers of primal-dual and augmented, written like rho.",
-        default=DUAL_RATE,
-    )
-    initial: Real = key(
-        "The first value of the multipliers of primal-dual and augmented.", default=0.0, ge=0
-    )
-    tolerance: Real = key(
-        "The violation up to which switching still lowers the objective.", default=0.0
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _several_steps(cls, given: Any) -> Any:
-        """Methods that are known for their local steps take several unless told otherwise."""
-        called = isinstance(given, ArgsKwargs)
-        keys = (given.kwargs or {}) if called else given
-        name = keys.get("name") if isinstance(keys, Mapping) else None
-        if not isinstance(name, str) or name not in SEVERAL_STEPS or "local_steps" in keys:
-            return given
-        more = {**keys, "local_steps": SEVERAL_STEPS[name]}
-        return ArgsKwargs(given.args, more) if called else more
-
-    @model_validator(mode="after")
-    def _one_step_of_fedsgd(self) -> AlgorithmSettings:
-        """FedSGD is the method with one step per round."""
-        if self.name == "fedsgd" and self.local_steps > 1:
-            raise invalid(
-                "fedsgd takes one step per round: use fedavg, or leave local_steps out",
-                "local_steps",
-                self.local_steps,
-            )
-        return self
-
-    @property
-    def most_rounds(self) -> int:
-        """The number of rounds; with "auto" the largest that it can be."""
-        return self.rounds if isinstance(self.rounds, int) else self.max_rounds
 
 
 @dataclass(frozen=True, config=MODEL)
