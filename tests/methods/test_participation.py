@@ -11,7 +11,7 @@ import pytest
 
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Message, publish, start
+from fedssca.methods.algorithm import Algorithm, Message, first_state, publish
 from fedssca.methods.local_ssca import local_ssca
 from fedssca.methods.participation import participation
 from fedssca.methods.schedule import power
@@ -44,7 +44,7 @@ def counter(problem: Any) -> Algorithm:
         return state._replace(round=state.round + 1, memory=state.memory + total.scalars)
 
     def init(w: Any) -> Any:
-        return start(problem, w, jnp.zeros(()))
+        return first_state(problem, w, jnp.zeros(()))
 
     return Algorithm("counter", 4, 1, init, publish, reply, update)
 

@@ -28,7 +28,7 @@ import numpy as np
 from fedssca.data import Columns, Rows
 from fedssca.deploy.evidence import evidence_shapes
 from fedssca.evaluate.passes import CHUNK, full_passes
-from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, first_state, publish
 from fedssca.methods.calibrate import probe
 from fedssca.methods.surrogate import gradients
 from fedssca.privacy.noise.ledger import Spending
@@ -152,7 +152,7 @@ def _slopes(problem: Problem, rows: int) -> Algorithm:
         del total
         return state
 
-    return Algorithm("slopes", rows, 1, lambda w: start(problem, w, ()), publish, reply, stay)
+    return Algorithm("slopes", rows, 1, lambda w: first_state(problem, w, ()), publish, reply, stay)
 
 
 def shapes_of(stage: str, job: Job, number: int) -> Shapes:

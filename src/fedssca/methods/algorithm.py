@@ -19,9 +19,9 @@ __all__ = [
     "Request",
     "State",
     "Turnout",
+    "first_state",
     "publish",
     "shortened",
-    "start",
 ]
 
 
@@ -112,7 +112,7 @@ class Algorithm(NamedTuple):
     exactly B rows."""
 
 
-def start(problem: Problem, w: Array, memory: Any) -> State:
+def first_state(problem: Problem, w: Array, memory: Any) -> State:
     """The state before round 1."""
     none = jnp.zeros(problem.constraints, w.dtype)
     return State(jnp.zeros((), jnp.int32), w, memory, none, none, jnp.ones((), w.dtype))

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Message, Request, State, start
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, first_state
 from fedssca.methods.multipliers import opening, opposites
 from fedssca.methods.schedule import Schedule
 from fedssca.methods.surrogate import gradients
@@ -178,7 +178,7 @@ def probe(problem: Problem, batch: int, *, noised: bool = False) -> Algorithm:
             _width(w, apart).astype(w.dtype),
             nothing,
         )
-        return start(problem, w, found)
+        return first_state(problem, w, found)
 
     def request(state: State) -> Request:
         inner = (state.round > 0) & (state.round < PROBES - 1)

@@ -44,7 +44,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Message, Request, State, start
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, first_state
 from fedssca.methods.dual_ascent import ascend
 from fedssca.methods.multipliers import opposites
 from fedssca.methods.schedule import Schedule, warn_broken
@@ -145,7 +145,7 @@ def corrected_ssca(
         scales = jnp.asarray(first, w.dtype), weights, jnp.zeros(count + 1, w.dtype)
         safety = w, jnp.linalg.norm(w), jnp.zeros((), jnp.int32)
         memory = CorrectedMemory(*gradients, *scales, zero, zero, zero, zero, zero, *safety)
-        return start(problem, w, memory)
+        return first_state(problem, w, memory)
 
     def request(state: State) -> Request:
         return Request(state.round + 1, state.w, state.memory.weights)

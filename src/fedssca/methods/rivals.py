@@ -29,7 +29,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, shortened, start
+from fedssca.methods.algorithm import (
+    Algorithm,
+    Message,
+    Request,
+    State,
+    first_state,
+    publish,
+    shortened,
+)
 from fedssca.methods.schedule import Schedule
 from fedssca.methods.surrogate import gradients
 from fedssca.problem.problem import Array, Batch, Problem, Terms
@@ -171,7 +179,7 @@ def _descent(
 
     def init(w: Array) -> State:
         memory = DescentMemory(jnp.zeros_like(w), jnp.zeros(problem.constraints + 1, w.dtype))
-        first = start(problem, w, memory)
+        first = first_state(problem, w, memory)
         return first._replace(multipliers=first.multipliers + initial)
 
     def reply(terms: Terms, request: Request, data: Batch) -> Message:

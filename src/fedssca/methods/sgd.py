@@ -25,9 +25,9 @@ from fedssca.methods.algorithm import (
     Message,
     Request,
     State,
+    first_state,
     publish,
     shortened,
-    start,
 )
 from fedssca.methods.schedule import Schedule
 from fedssca.problem.problem import Array, Batch, Problem, Terms
@@ -94,7 +94,7 @@ def sgd(
         "fedprox" if mu else "momentum" if momentum else "sgd",
         batch,
         steps,
-        lambda w: start(problem, w, ()),
+        lambda w: first_state(problem, w, ()),
         publish,
         reply,
         update,

@@ -20,7 +20,15 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, shortened, start
+from fedssca.methods.algorithm import (
+    Algorithm,
+    Message,
+    Request,
+    State,
+    first_state,
+    publish,
+    shortened,
+)
 from fedssca.methods.multipliers import Dual, RoundProblem, exact_penalty
 from fedssca.methods.schedule import Schedule, warn_broken
 from fedssca.methods.surrogate import Surrogate, first_order
@@ -57,7 +65,7 @@ def ssca(
     warn_broken(rho, gamma)
 
     def init(w: Array) -> State:
-        return start(problem, w, SscaMemory(family.zero(w), rule.init(w)))
+        return first_state(problem, w, SscaMemory(family.zero(w), rule.init(w)))
 
     def reply(terms: Terms, request: Request, batch: Batch) -> Message:
         return family.message(terms, request.w, batch)

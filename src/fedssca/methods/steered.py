@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Message, Request, State, shortened, start
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, first_state, shortened
 from fedssca.methods.multipliers import MultiplierRule, MultiplierState, steer
 from fedssca.methods.schedule import Schedule, warn_broken
 from fedssca.methods.surrogate import mixed_gradient, per_term
@@ -44,7 +44,7 @@ def opened(
 
     def init(w: Array) -> State:
         first = course.init(w)._replace(log_multiplier=jnp.log(jnp.asarray(opening, w.dtype)))
-        return start(problem, w, SteeredMemory(jnp.zeros_like(w), first))
+        return first_state(problem, w, SteeredMemory(jnp.zeros_like(w), first))
 
     return init
 

@@ -12,7 +12,7 @@ import pytest
 
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, first_state, publish
 from fedssca.methods.calibrate import probe
 from fedssca.methods.participation import participation
 from fedssca.privacy.noise.messages import QUIET, MessageNoise, simulated, with_noise
@@ -59,7 +59,7 @@ def silent(problem: Problem, batch: int = B, steps: int = 1) -> Algorithm:
         return state._replace(round=state.round + 1, memory=total)
 
     def init(w: Array) -> State:
-        return start(problem, w, Message(jnp.zeros(1), {"gradient": jnp.zeros_like(w)}))
+        return first_state(problem, w, Message(jnp.zeros(1), {"gradient": jnp.zeros_like(w)}))
 
     return Algorithm("silent", batch, steps, init, publish, reply, update)
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from fedssca.data import Rows
 from fedssca.errors import UserError
-from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, first_state, publish
 from fedssca.methods.calibrate import PROBES, probe
 from fedssca.methods.surrogate import gradients
 from fedssca.privacy.noise.ledger import Ledger
@@ -110,7 +110,9 @@ def _gradients(problem: Problem, batch: int) -> Algorithm:
         del total
         return state
 
-    return Algorithm("canaries", batch, 1, lambda w: start(problem, w, ()), publish, reply, stay)
+    return Algorithm(
+        "canaries", batch, 1, lambda w: first_state(problem, w, ()), publish, reply, stay
+    )
 
 
 def requests_of(mechanism: Mechanism, *, noised: bool = True) -> list[Request]:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from fedssca.errors import UserError
 from fedssca.evaluate.evaluator import evaluator_over
-from fedssca.methods.algorithm import Algorithm, Message, Request, State, publish, start
+from fedssca.methods.algorithm import Algorithm, Message, Request, State, first_state, publish
 from fedssca.methods.schedule import Schedule
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 from fedssca.rounds.perturb import unperturbed
@@ -50,7 +50,7 @@ def momentum_recursion(
         return state._replace(round=t, w=w - gamma_t * v, memory=v)
 
     def init(w: Array) -> State:
-        return start(problem, w, jnp.zeros_like(w))
+        return first_state(problem, w, jnp.zeros_like(w))
 
     return Algorithm("momentum-recursion", batch, 1, init, publish, reply, update)
 
