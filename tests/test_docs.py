@@ -1,8 +1,8 @@
 """README and docs are true: every block is run, parsed, or says why not; the site builds.
 
 Each page is run from top to bottom in a folder of its own: Python blocks run and share their
-names, TOML blocks are parsed (and saved under the name in their first line), commands are run with
-fewer rounds and trials (`SMALL`). See `markdown_blocks` for the remarks that make exceptions.
+names, TOML blocks are parsed, both are saved under the name in their first line, and commands are
+run with fewer rounds and trials (`SMALL`). See `markdown_blocks` for remarks that make exceptions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SMALL = {
 }
 """What is added to commands, so that they take a second."""
 BY_FIRST = [page for page in PAGES if blocks(page)]
-NAME = re.compile(r"# ([\w.-]+\.toml)\b")
+NAME = re.compile(r"# ([\w.-]+\.(?:toml|py))\b")
 
 
 @pytest.fixture
@@ -43,6 +43,7 @@ def shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Shell:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     return Shell(tmp_path, monkeypatch, capsys)
 
 
@@ -65,6 +66,8 @@ def test_every_block_of_the_page(page: Path, shell: Shell) -> None:
 
 def run_python(block: Block, shell: Shell, names: Names) -> None:
     if not block.skipped:
+        if name := NAME.match(block.text):
+            Path(name[1]).write_text(block.text)  # the folder is on the path, see `shell`
         exec(compile("\n" * block.line + block.text, str(block.page), "exec"), names)
 
 

@@ -61,6 +61,7 @@ _MODULE_OF = {
     "false_negative_rate_at_most": "fedssca.problem.constraints",
     "false_positive_rate_at_most": "fedssca.problem.constraints",
     "first_order": "fedssca.methods.surrogate",
+    "first_state": "fedssca.methods.algorithm",
     "follow_csv": "fedssca.data.sources",
     "from_module": "fedssca.problem.torch",
     "from_modules": "fedssca.problem.torch_parties",
@@ -88,6 +89,7 @@ _MODULE_OF = {
     "power": "fedssca.methods.schedule",
     "precision_at_least": "fedssca.problem.constraints",
     "primal_dual": "fedssca.methods.rivals",
+    "publish": "fedssca.methods.algorithm",
     "quadratic_penalty": "fedssca.methods.rivals",
     "recall_at_least": "fedssca.problem.constraints",
     "regression": "fedssca.problem.tasks",
@@ -128,6 +130,8 @@ if TYPE_CHECKING:
     from fedssca.methods.algorithm import Message as Message
     from fedssca.methods.algorithm import Request as Request
     from fedssca.methods.algorithm import State as State
+    from fedssca.methods.algorithm import first_state as first_state
+    from fedssca.methods.algorithm import publish as publish
     from fedssca.methods.calibrate import calibrate as calibrate
     from fedssca.methods.curvature import diagonal as diagonal
     from fedssca.methods.local_ssca import local_ssca as local_ssca

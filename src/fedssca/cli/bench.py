@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fedssca.cli.options import Json, Quiet, new_app, progress_console
+from fedssca.cli.options import Json, Quiet, new_app, progress_console, separated
 from fedssca.errors import UserError, nearest
 from fedssca.run.progress import ProgressLine
 from fedssca.system import on_signal, starting_up
@@ -23,7 +23,7 @@ app = new_app()
 @app.command(epilog="Example: fedssca bench --only limit --json")
 def bench(
     only: Annotated[
-        str | None, typer.Option(help="Measure one section only: limit, peers or growth.")
+        str | None, typer.Option(help="Measure one section only: limit, methods, peers or growth.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder for tables and figures.")] = Path(
         "runs/bench"
@@ -34,26 +34,38 @@ def bench(
             help="The folder for environments of other frameworks; default: the cache folder."
         ),
     ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Names for the section methods, separated by commas; also methods of yours, "
+            "package.module:function."
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Measure briefly and roughly.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Measure the time of a round.
 
-    Section limit compares it with the matrix products that it consists of, section peers with
-    other frameworks, and section growth measures it for growing models, batches and clients.
+    Section limit compares it with the matrix products that it consists of, section methods
+    compares methods, section peers other frameworks, and section growth measures it for growing
+    models, batches and clients.
     """
     with starting_up():
         from fedssca.studies.bench.measure import SECTIONS, measure_all
+        from fedssca.studies.bench.methods import METHODS
         from fedssca.studies.bench.report import print_found, save
 
     if only is not None and only not in SECTIONS:
         raise UserError(f"--only {only}: {nearest(only, SECTIONS)}")
+    names = METHODS if methods is None else separated(methods)
+    if not names:
+        raise UserError(f"--methods is empty: name some, such as {','.join(METHODS)}")
     console = progress_console(quiet, as_json)
     try:
         with on_signal(signal.SIGTERM, _stop), ProgressLine(console, "the measurement") as line:
             sections = (only,) if only else SECTIONS
-            found = measure_all(sections, venvs, quick, line.preparing, line.warn)
+            found = measure_all(sections, venvs, quick, line.preparing, line.warn, names)
     except KeyboardInterrupt:
         print("stopped: nothing was saved", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -22,6 +22,7 @@ __all__ = [
     "new_app",
     "progress_console",
     "read_config",
+    "separated",
     "timestamp",
 ]
 
@@ -53,6 +54,11 @@ def new_app(help: str | None = None) -> typer.Typer:
 def progress_console(quiet: bool, as_json: bool) -> Console:
     """Return the console for progress and notes: stderr, or nothing."""
     return Console(stderr=True, quiet=quiet or as_json)
+
+
+def separated(names: str) -> list[str]:
+    """Return the names in a text that separates them by commas."""
+    return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def read_config(file: Path | None, settings: list[str] | None) -> Config:

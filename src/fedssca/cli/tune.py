@@ -13,7 +13,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedssca.cli.options import Json, Quiet, Settings, new_app, progress_console, read_config
+from fedssca.cli.options import (
+    Json,
+    Quiet,
+    Settings,
+    new_app,
+    progress_console,
+    read_config,
+    separated,
+)
 from fedssca.problem.task_kinds import METRICS
 from fedssca.run.progress import ProgressLine
 from fedssca.system import starting_up
@@ -54,7 +62,7 @@ def tune(
         from fedssca.run.tune.session import tune_into
 
     config = read_config(file, settings)
-    names = None if methods is None else [n.strip() for n in methods.split(",") if n.strip()]
+    names = None if methods is None else separated(methods)
     folder = out or Path("runs") / f"tune-{file.stem}"
     seed = config.run.seed if seed is None else seed
     try:

@@ -11,12 +11,12 @@ from typing import Any
 
 from fedssca.errors import UserError, nearest
 
-__all__ = ["call_own", "failed"]
+__all__ = ["call_own", "failed", "own_function"]
 
 
 def call_own(key: str, name: str, *given: Any, **options: Any) -> Any:
     """What the function of this name returns; `key` is where the name stands in the config."""
-    function = _imported(key, name)
+    function = own_function(key, name)
     try:
         return function(*given, **options)
     except UserError:
@@ -25,7 +25,7 @@ def call_own(key: str, name: str, *given: Any, **options: Any) -> Any:
         raise failed(key, name, error) from error
 
 
-def _imported(key: str, name: str) -> Callable[..., Any]:
+def own_function(key: str, name: str) -> Callable[..., Any]:
     """The function "package.module:function"; a UserError if there is none."""
     module, _, attribute = name.partition(":")
     try:

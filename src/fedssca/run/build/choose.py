@@ -14,6 +14,7 @@ from fedssca.methods.corrected import corrected_ssca
 from fedssca.methods.curvature import diagonal
 from fedssca.methods.local_ssca import local_ssca, local_ssca_change
 from fedssca.methods.multipliers import Dual, exact_penalty, steered
+from fedssca.methods.own import own_algorithm
 from fedssca.methods.participation import participation
 from fedssca.methods.rivals import augmented_lagrangian, primal_dual, quadratic_penalty, switching
 from fedssca.methods.schedule import Schedule, power
@@ -98,6 +99,18 @@ def method_of(config: Config, problem: Problem) -> Method:
         made = sgd(problem, batch=chosen.batch, **steps)
         return Method(made, sgd_change(problem, **steps))
 
+    def own() -> Method:
+        if config.privacy.noise_multiplier or config.privacy.epsilon:
+            raise UserError(
+                f"algorithm.name = {chosen.name!r}: noise is accounted for the messages of the "
+                "methods of fedssca only; use one of them, or leave the noise out"
+            )
+        sizes = {"batch": chosen.batch, "steps": chosen.local_steps}
+        rate = schedule(chosen.rate, "rate", float("inf"))
+        return Method(
+            own_algorithm(chosen.name, problem, **sizes, rate=rate, options=chosen.options or {})
+        )
+
     def shared() -> dict[str, Any]:
         rate = schedule(chosen.rate, "rate", float("inf"))
         return {"batch": chosen.batch, "rate": rate, "momentum": chosen.momentum}
@@ -141,7 +154,7 @@ def method_of(config: Config, problem: Problem) -> Method:
         "augmented": lambda: Method(augmented_lagrangian(problem, **ascent(), penalty=most)),
         "switching": lambda: Method(switching(problem, **shared(), tolerance=chosen.tolerance)),
     }
-    return table[chosen.name]()
+    return (own if chosen.own else table[chosen.name])()
 
 
 def _check_local(config: Config, problem: Problem) -> None:

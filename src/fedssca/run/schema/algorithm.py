@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import model_validator
+from pydantic import Discriminator, Tag, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic_core import ArgsKwargs
 
 from fedssca.run.schema.types import (
     MODEL,
+    FunctionName,
     OneOrMore,
     Positive,
     Real,
@@ -19,6 +20,7 @@ from fedssca.run.schema.types import (
     WholeOrAuto,
     invalid,
     key,
+    named_or_own,
     step,
 )
 
@@ -40,6 +42,10 @@ MethodName: TypeAlias = Literal[
     "augmented",
     "switching",
 ]
+NamedOrOwn: TypeAlias = Annotated[
+    Annotated[MethodName, Tag("<known>")] | Annotated[FunctionName, Tag("<own>")],
+    Discriminator(named_or_own),
+]
 FIXED_RATE = ("fedavg", "fedprox", "fedsgd", "sgd", "momentum")
 """The methods that follow the gradients of the loss with the learning rate `rate`."""
 SEVERAL_STEPS = {"fedavg": 5, "fedprox": 5}
@@ -52,11 +58,12 @@ COMMON_BATCH = 50
 class AlgorithmSettings:
     """The training method and its step sizes."""
 
-    name: MethodName = key(
+    name: NamedOrOwn = key(
         "The method. ssca handles problems with and without constraints. fedsgd, fedavg, fedprox, "
         "sgd and momentum know no constraints; penalty, primal-dual, augmented and switching are "
         "for comparison and need some. fedavg is sgd with local_steps = 5 unless set otherwise, "
-        "fedprox the same with the proximal term mu, fedsgd is sgd with one step per round.",
+        "fedprox the same with the proximal term mu, fedsgd is sgd with one step per round. A "
+        "method of yours is a function in an installed package, package.module:function.",
         default="ssca",
         basic=True,
     )
@@ -159,6 +166,9 @@ class AlgorithmSettings:
     tolerance: Real = key(
         "The violation up to which switching still lowers the objective.", default=0.0
     )
+    options: dict[str, Any] | None = key(
+        "What your own function takes beside the problem, batch, steps and rate.", default=None
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -173,8 +183,10 @@ class AlgorithmSettings:
         return ArgsKwargs(given.args, more) if called else more
 
     @model_validator(mode="after")
-    def _one_step_of_fedsgd(self) -> AlgorithmSettings:
-        """FedSGD is the method with one step per round."""
+    def _keys_of_the_method(self) -> AlgorithmSettings:
+        """FedSGD is the method with one step per round; only methods of users have options."""
+        if self.options is not None and not self.own:
+            raise invalid("options are for a function of yours in algorithm.name", "options")
         if self.name == "fedsgd" and self.local_steps > 1:
             raise invalid(
                 "fedsgd takes one step per round: use fedavg, or leave local_steps out",
@@ -182,6 +194,11 @@ class AlgorithmSettings:
                 self.local_steps,
             )
         return self
+
+    @property
+    def own(self) -> bool:
+        """Whether the name is that of a function of the user."""
+        return ":" in self.name
 
     @property
     def most_rounds(self) -> int:

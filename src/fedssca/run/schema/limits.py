@@ -57,8 +57,8 @@ class SiteLimits:
         "The kinds of constraints that a run may state; an empty list means all.", default=[]
     )
     packages: list[str] = key(
-        "The installed packages whose functions a run may name (model.name, kind of a constraint), "
-        "such as my_package or my_package.nets; an empty list means none.",
+        "The installed packages whose functions a run may name (model.name, algorithm.name, "
+        "kind of a constraint), such as my_package or my_package.nets; an empty list means none.",
         default=[],
     )
     secure_sum: Flag = key(

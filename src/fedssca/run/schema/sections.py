@@ -171,7 +171,11 @@ class Config:
     @property
     def functions(self) -> list[str]:
         """The functions of the user that the run names, "package.module:function"."""
-        named = [self.model.name, *(entry.kind for entry in self.problem.constraint)]
+        named = [
+            self.model.name,
+            self.algorithm.name,
+            *(entry.kind for entry in self.problem.constraint),
+        ]
         return [name for name in named if ":" in name]
 
     def _misfit_of_sites(self) -> tuple[str, str] | None:
@@ -210,6 +214,6 @@ class Config:
                 f"the {chosen.local_steps} local steps of a round are as long as the number of "
                 "rounds says"
             )
-        if chosen.name in FIXED_RATE and chosen.rate.cool:
+        if (chosen.own or chosen.name in FIXED_RATE) and chosen.rate.cool:
             return "a rate that falls to 0 over the last rounds depends on their number"
         return ""

@@ -19,6 +19,7 @@ from pydantic import (
     Field,
     Strict,
     Tag,
+    WithJsonSchema,
     WrapValidator,
 )
 from pydantic.dataclasses import dataclass
@@ -118,7 +119,11 @@ def _function_name(name: str) -> str:
     return name
 
 
-FunctionName: TypeAlias = Annotated[str, AfterValidator(_function_name)]
+FunctionName: TypeAlias = Annotated[
+    str,
+    AfterValidator(_function_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{FUNCTION.pattern}$"}),
+]
 """A function in an installed package, "package.module:function"."""
 
 

@@ -81,7 +81,9 @@ def tune_into(
     winners = best(done)
     for name, trial in winners.items():
         if not trial.diverged:
-            folder.write(f"best-{name}.toml", render(with_settings(config, trial)))
+            folder.write(
+                f"best-{name.replace(':', '.')}.toml", render(with_settings(config, trial))
+            )
     found = {
         "out": str(out),
         "objective": config.problem.objective,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from scipy.stats import qmc
 
 from fedssca.errors import UserError, nearest
+from fedssca.problem.functions import own_function
 from fedssca.run.config import Config
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Range",
     "choose_methods",
     "points",
+    "space_of",
 ]
 
 NORM_FACTOR = 100.0
@@ -81,6 +83,23 @@ RIVALS = ("primal-dual", "augmented", "penalty", "switching")
 """Methods that need constraints."""
 
 
+def space_of(method: str) -> tuple[Range, ...]:
+    """The ranges of a method.
+
+    A function of the user may have an attribute `ranges`, option -> (low, high) or
+    (low, high, scale); these are searched beside the learning rate.
+    """
+    if ":" not in method:
+        return SPACES[method]
+    given = getattr(own_function("method", method), "ranges", {})
+    try:
+        return RATE, *(Range(f"algorithm.options.{name}", *place) for name, place in given.items())
+    except (AttributeError, TypeError) as error:
+        raise UserError(
+            f"method {method!r}: its `ranges` must be a table of option: (low, high), not {given!r}"
+        ) from error
+
+
 def choose_methods(config: Config, names: Sequence[str] | None) -> tuple[list[str], list[str]]:
     """Return the methods to tune, and notes on those left out; a named method must fit."""
     limits = config.problem.limited
@@ -92,7 +111,9 @@ def choose_methods(config: Config, names: Sequence[str] | None) -> tuple[list[st
     if not names:
         raise UserError(f"no method to tune: name some of {', '.join(METHODS)}")
     for name in names:
-        if name not in SPACES:
+        if ":" in name:
+            space_of(name)
+        elif name not in SPACES:
             raise UserError(f"no method is named {name!r}: {nearest(name, METHODS)}")
         if name in unfit:
             raise UserError(
@@ -114,12 +135,13 @@ def points(
         raise UserError(f"trials = {trials}: it must be at least 1")
     if not 0 <= seed < 2**63:
         raise UserError(f"seed = {seed}: it must be a whole number from 0 to 2^63 - 1")
-    width = max(map(len, SPACES.values()))
+    spaces = SPACES | {method: space_of(method) for method in methods}
+    width = max(map(len, spaces.values()))
     sequence = qmc.Halton(width, scramble=True, rng=seed).random(trials)
     norm = config.problem.objective == "norm"
 
     def at(method: str, point: Sequence[float]) -> dict[str, float]:
-        return {r.key: r.at(q, norm) for r, q in zip(SPACES[method], point, strict=False)}
+        return {r.key: r.at(q, norm) for r, q in zip(spaces[method], point, strict=False)}
 
     return [
         (method, number, {} if (method, number) == ("ssca", 0) else at(method, sequence[number]))

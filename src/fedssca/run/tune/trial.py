@@ -81,11 +81,13 @@ def with_settings(config: Config, trial: Trial) -> Config:
     algorithm = dataclasses.replace(algorithm, probes=0)
     if method == "ssca":
         algorithm = dataclasses.replace(algorithm, rho=None, gamma=None, tau=None, balance=None)
+    if method != algorithm.name:
+        algorithm = dataclasses.replace(algorithm, name="ssca", options=None)
     if method in RIVALS:
         algorithm = dataclasses.replace(
             algorithm, rate=StepSettings(1.0, cool=0.8), dual_rate=StepSettings(1.0)
         )
-    if method not in WITH_LOCAL_STEPS:
+    if method not in WITH_LOCAL_STEPS and ":" not in method:
         algorithm = dataclasses.replace(algorithm, local_steps=1)
     given = [f"algorithm.name={method}"]
     given += [f"{key}={value!r}" for key, value in trial.settings.items()]

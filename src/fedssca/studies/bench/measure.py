@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,30 @@ from fedssca.errors import UserError
 from fedssca.studies.bench.costs import measure_costs
 from fedssca.studies.bench.growth import measure_growth
 from fedssca.studies.bench.limit import measure_limit
+from fedssca.studies.bench.methods import METHODS, measure_methods
 from fedssca.studies.bench.peers import Plan, folder, measure_peers
 from fedssca.studies.bench.task import images
 from fedssca.studies.bench.timing import machine
 
 __all__ = ["SECTIONS", "measure_all"]
 
-SECTIONS = ("limit", "peers", "growth")
+SECTIONS = ("limit", "methods", "peers", "growth")
 Tell = Callable[[str], None]
 """Takes a line about the progress, or a warning."""
 
 
 def measure_all(
-    sections: tuple[str, ...], venvs: Path | None, quick: bool, tick: Tell, warn: Tell
+    sections: tuple[str, ...],
+    venvs: Path | None,
+    quick: bool,
+    tick: Tell,
+    warn: Tell,
+    methods: Sequence[str] = METHODS,
 ) -> dict[str, Any]:
-    """Measure the chosen sections one after another; the result is one JSON object."""
+    """Measure the chosen sections one after another; the result is one JSON object.
+
+    `methods` are those of the section of this name.
+    """
     if sections == ("peers",):
         folder()
     tick("reading the data")
@@ -42,6 +51,8 @@ def measure_all(
     if "limit" in sections:
         found |= measure_limit(data, turns, seconds, tick)
         found |= measure_costs(data, turns, seconds, tick)
+    if "methods" in sections:
+        found |= measure_methods(data, methods, turns, seconds, tick)
     if "peers" in sections:
         plan = Plan(threads=os.cpu_count() or 1)
         if quick:

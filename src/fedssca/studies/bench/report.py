@@ -43,6 +43,9 @@ def print_found(found: Found) -> None:
             if name != "failed":
                 said = f"{row['first_round']:.2f} s, {row['process']:.1f} s with start of Python"
             console.print(f"compile and run one round, {name} cache: {said}", highlight=False)
+    if "methods" in found:
+        times = [(name, f"{seconds * 1e3:.3g}") for name, seconds in found["methods"].items()]
+        _table(console, "a round of each method, B = 10", ("method", "ms / round"), times)
     if "peers" in found:
         kept = {k: v for k, v in found["peers_details"].items() if k not in found["peers_failed"]}
         heads = ("framework", "ms / round", "ratio", "spread", "start-up", "loss")
@@ -105,6 +108,10 @@ def save(found: Found, out: Path) -> list[Path]:
                 f"a round / its products, B = {b}": ratio for b, ratio in found["limit"].items()
             }
             written.append(_bars(out / "limit.png", bars | found["costs"], "ratio", log=False))
+        if "methods" in found:
+            written.append(_csv(out / "methods.csv", found["methods_seconds"]))
+            title = "seconds per round (log scale)"
+            written.append(_bars(out / "methods.png", found["methods"], title, log=True))
         if "peers" in found:
             written.append(_csv(out / "peers.csv", found["peers_details"]))
             title = "seconds per round / ours (log scale)"
