@@ -33,11 +33,11 @@ JOBS: dict[str, Any] = {}
 """The job of the last config and census: sites that share it compile its programs once."""
 
 
-def _one_job(config: Config, census: Census) -> Any:
+def _one_job(config: Config, census: Census, start: Any = None) -> Any:
     key = repr((config, census, jax.config.jax_enable_x64))
     if key not in JOBS:
         JOBS.clear()
-        JOBS[key] = job_of(config, census)
+        JOBS[key] = job_of(config, census, start)
     return JOBS[key]
 
 

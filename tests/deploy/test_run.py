@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedssca.rounds.codec import decode
 from fedssca.run.config import parse
 from fedssca.run.execute import execute, load_config
 from tests.deploy.loopback import deployed
@@ -98,3 +99,25 @@ def test_deployed_is_simulated(case: str, tmp_path: Path, monkeypatch: pytest.Mo
         assert mine["rows"] == other["rows"]
         assert mine["train"] == pytest.approx(other["train"], rel=1e-3, abs=2e-3)
         assert mine["test_rows"] > 0
+
+
+@pytest.mark.parametrize("split", ["sample", "feature"])
+def test_only_the_head_of_a_trained_model_is_trained(split: str, tmp_path: Path) -> None:
+    """The server has the earlier run; sites get its parameters, and messages hold the head only."""
+    network = ["model.hidden=[6, 4]", "data.clients=2", f"data.split={split}"]
+    execute(parse(BASE, [*network, "algorithm.name=sgd"]), tmp_path / "first")
+    further = [f"model.start={tmp_path / 'first'}", "model.train=head", "run.seed=1"]
+    config = parse(BASE, [*network, *further, *PLAIN])
+    theirs = execute(config, tmp_path / "simulated")
+    ours, _, link = deployed(config, 2, tmp_path)
+    first, a, b = (
+        np.load(tmp_path / run / "model.npz")["w"] for run in ("first", "simulated", "run")
+    )
+    np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+    assert ours["train_cost"] == pytest.approx(theirs["train_cost"], rel=1e-4)
+    moved = np.flatnonzero(a != first)
+    assert len(moved) == 10 * 4 + 10
+    assert (np.diff(moved) == 1).all()
+    rounds = [e for e in map(decode, link.answers) if e.kind == "train/reply"]
+    assert rounds
+    assert max(array.size for e in rounds for array in e.arrays.values()) <= len(moved)

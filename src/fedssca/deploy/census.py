@@ -24,6 +24,7 @@ from fedssca.run.config import Config, render
 
 __all__ = [
     "OTHER",
+    "START",
     "TARGET",
     "Census",
     "Facts",
@@ -44,6 +45,8 @@ OTHER = "other"
 """The kind of the rows whose value, in a column beside x, is told by no site."""
 
 
+START = "start"
+"""The name of the array of the parameters with which training begins, if the server has them."""
 TARGET = "\0target"
 """The place of the target among the columns that are summarised; no column can be called so."""
 
@@ -113,9 +116,12 @@ def question(config: Config, run: str) -> Question:
     }
 
 
-def job_of(config: Config, census: Census) -> Job:
-    """The job that a config names for the rows of a census, with step sizes as they are."""
-    return plan(config, *blank(census, config))
+def job_of(config: Config, census: Census, start: np.ndarray | None = None) -> Job:
+    """The job that a config names for the rows of a census, with step sizes as they are.
+
+    `start` are the parameters with which training begins, where the server has them of a run.
+    """
+    return plan(config, *blank(census, config), start)
 
 
 def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:

@@ -13,9 +13,9 @@ from fedssca.errors import UserError
 from fedssca.problem.forms import AnyModel, JoinedModel, Model
 from fedssca.problem.functions import call_own, failed
 from fedssca.problem.problem import Array
-from fedssca.problem.scores import trained_part
+from fedssca.problem.scores import trained_part, weights_by_path
 
-__all__ = ["own_model"]
+__all__ = ["own_model", "own_parts"]
 
 
 def own_model(
@@ -42,6 +42,23 @@ def own_model(
         found = _applied(name, found, made, features, scale, dtype)
     _check_scores(name, found, features, outputs)
     return found
+
+
+def own_parts(
+    name: str, features: int, outputs: int, options: Mapping[str, Any]
+) -> list[tuple[str, int]]:
+    """The names of the parts of such a model and their sizes, in the order of the flat vector."""
+    found = call_own("model.name", name, features, outputs, 0, **options)
+    if isinstance(found, Model | JoinedModel):
+        top, rest = found.init(0)
+        bottoms = {"bottom": rest} if isinstance(found, Model) else _numbered_bottoms(rest)
+        owned = {"head": top, **bottoms}
+        return [(part, int(ravel_pytree(own)[0].size)) for part, own in owned.items()]
+    return [(path, int(leaf.size)) for path, leaf in weights_by_path(found[1])]
+
+
+def _numbered_bottoms(parts: Any) -> dict[str, Any]:
+    return {f"bottom{number}": part for number, part in enumerate(parts, 1)}
 
 
 def _applied(

@@ -25,6 +25,7 @@ from fedssca.problem.limits import Bound
 __all__ = [
     "Array",
     "Batch",
+    "Kept",
     "Measure",
     "Params",
     "Part",
@@ -55,6 +56,18 @@ class Part(NamedTuple):
     """What the rows have in common: the value in that column, as people read it."""
     own: Callable[[Batch], Array]
     """batch -> whether a row belongs to the part."""
+
+
+class Kept(NamedTuple):
+    """Where only a part of the parameters is trained: w has the entries at `places`."""
+
+    places: np.ndarray
+    start: Array
+    """All parameters; those at other places stay as they are here."""
+
+    def whole(self, w: Array) -> Array:
+        """All parameters, with those of w at their places."""
+        return jnp.asarray(self.start, w.dtype).at[self.places].set(w)
 
 
 @dataclass(frozen=True)
@@ -121,6 +134,8 @@ class Problem:
     """The curvature of the loss does not fall as rows are fitted, as that of squared errors."""
     over_all: frozenset[str] = frozenset()
     """The measures whose denominator is the number of all rows."""
+    kept: Kept | None = None
+    """Given where some parameters of the model are not trained, see `parts.narrowed`."""
     programs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     """The compiled functions of this problem, see `once_per_problem`."""
 
@@ -130,12 +145,15 @@ class Problem:
         return int(self.start.size)
 
     def model(self, w: Array) -> Array:
-        """The model's own parameters: w without the epigraph variable if there is one."""
-        return w[: self.dimension - bool(self.worst)]
+        """All parameters of the model: w with those that are not trained, and without the epigraph
+        variable if there is one."""
+        whole = w if self.kept is None else self.kept.whole(w)
+        return whole[: len(whole) - bool(self.worst)]
 
     def extended(self, model: Array) -> Array:
-        """A point w of this problem from the model's own parameters, with s = 0 if there is s."""
-        return jnp.append(model, -jnp.ones(1, model.dtype)) if self.worst else model
+        """A point w of this problem from all parameters of the model, with s = 0 if there is s."""
+        w = jnp.append(model, -jnp.ones(1, model.dtype)) if self.worst else model
+        return w if self.kept is None else w[self.kept.places]
 
     @property
     def constraints(self) -> int:

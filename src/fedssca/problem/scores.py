@@ -23,7 +23,7 @@ from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertica
 from fedssca.problem.tasks import CLASSIFICATION, ScoreMeasures, Task
 from fedssca.problem.worst import minimise_worst
 
-__all__ = ["ScoreMeasures", "Scores", "assemble", "from_scores", "trained_part"]
+__all__ = ["ScoreMeasures", "Scores", "assemble", "from_scores", "trained_part", "weights_by_path"]
 
 Scores: TypeAlias = Callable[[Array, Batch], Array]
 """(flat w, batch) -> scores, (B, L)."""
@@ -169,6 +169,17 @@ def trained_part(params: Params) -> tuple[Array, Callable[[Array], Params]]:
         return jax.tree.unflatten(tree, filled)
 
     return start, whole
+
+
+def weights_by_path(params: Params) -> list[tuple[str, Any]]:
+    """The arrays that `trained_part` takes, in its order, with their places in the tree."""
+    if isinstance(params, Mapping) and "params" in params:
+        return weights_by_path(params["params"])
+    return [
+        (jax.tree_util.keystr(path, simple=True, separator="."), leaf)
+        for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]
+        if _is_weight(leaf)
+    ]
 
 
 def _is_weight(leaf: Any) -> bool:

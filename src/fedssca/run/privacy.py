@@ -229,13 +229,8 @@ def noisy(said: PrivacySettings) -> bool:
 def check_deployed(config: Config) -> None:
     """A UserError if the config asks for what sites on other machines cannot do.
 
-    They send no exact evaluations in a run with noise, and have no files of earlier runs.
+    They send no exact evaluations in a run with noise.
     """
-    if config.model.start:
-        raise UserError(
-            f"model.start = {config.model.start!r}: sites elsewhere do not have that run; leave it "
-            "out in a deployment"
-        )
     if noisy(config.privacy) and config.privacy.evaluation == "exact":
         raise UserError(
             'privacy.evaluation = "exact": sites that add noise send no exact sums; use "noise", '

@@ -12,13 +12,13 @@ fresh            for a prediction: the sites read their new rows
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from fedssca.deploy.census import Census, Facts, fingerprint, job_of, question
+from fedssca.deploy.census import START, Census, Facts, blank, fingerprint, job_of, question
 from fedssca.deploy.server.alignment import align, same_rows
 from fedssca.deploy.server.census import check_facts, merge, plainly_told
 from fedssca.deploy.server.hidden_census import hidden_totals
@@ -26,7 +26,7 @@ from fedssca.deploy.server.introduce import introduce
 from fedssca.deploy.server.sites import Sites, SitesMissing
 from fedssca.errors import UserError
 from fedssca.rounds.codec import Envelope, note, read_note
-from fedssca.run.build import Job
+from fedssca.run.build import Job, start_of
 from fedssca.run.config import Config, render
 from fedssca.run.privacy import hides_sums
 
@@ -77,10 +77,12 @@ class ServerPreparation:
 
     def prepare(self, config: Config, census: Census) -> Job:
         """Let all parties build the problem; a UserError names the first that has another."""
-        job = job_of(config, census)
+        start = start_of(config, *blank(census, config))
+        job = job_of(config, census, start)
         own = fingerprint(job, census)
         told = {"config": render(config), "census": asdict(census)}
-        answers = self._ask_all("prepare", told)
+        arrays = {} if start is None else {START: start}
+        answers = self._ask_all("prepare", told, arrays)
         for name, said in zip(self._sites.names, answers, strict=True):
             if said["fingerprint"] != own:
                 raise UserError(
@@ -149,8 +151,11 @@ class ServerPreparation:
         event = {"round": 0, "site": "all sites", "event": what}
         self._record_event(event | {"time": time.time(), "live": len(self._sites.live)})
 
-    def _ask_all(self, kind: str, told: dict[str, Any]) -> list[Facts]:
-        everyone = dict.fromkeys(range(len(self._sites.names)), note(told))
+    def _ask_all(
+        self, kind: str, told: dict[str, Any], arrays: Mapping[str, np.ndarray] | None = None
+    ) -> list[Facts]:
+        sent = note(told) | dict(arrays or {})
+        everyone = dict.fromkeys(range(len(self._sites.names)), sent)
         return [read_note(answer) for answer in self._exchange(kind, 0, everyone, PREPARING)]
 
     def _exchange(

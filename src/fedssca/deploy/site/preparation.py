@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from fedssca.deploy.census import Census, fingerprint, job_of, question
+from fedssca.deploy.census import START, Census, fingerprint, job_of, question
 from fedssca.deploy.engine import Post
 from fedssca.deploy.site.alignment import SiteAlignment
 from fedssca.deploy.site.calibration import CalibrationUse
@@ -125,7 +125,7 @@ class SitePreparation:
                 raise InvalidMessage("this run has no census under masks")
             return self.hidden_census.answer(envelope)
         if kind == "prepare":
-            return note(self._prepare(read_note(envelope)))
+            return note(self._prepare(read_note(envelope), envelope.arrays.get(START)))
         if kind in ("offer", "meet"):
             return self._agree_on_keys(envelope)
         if kind == "fresh":
@@ -214,14 +214,14 @@ class SitePreparation:
             raise InvalidMessage("parties with columns are asked for their ids first")
         return self._alignment
 
-    def _prepare(self, told: dict[str, Any]) -> dict[str, Any]:
+    def _prepare(self, told: dict[str, Any], start: np.ndarray | None) -> dict[str, Any]:
         if self._rows is None:
             raise InvalidMessage("prepare came before facts")
         census = Census(**told["census"])
         config = parse(told["config"], source="the run's config")
         self._check_terms(config, census)
         with jax.enable_x64(config.run.precision == "float64"):
-            job = job_of(config, census)
+            job = job_of(config, census, start)
             if self._encoded is None:
                 self._encoded = self._rows.columns(census)
             number = census.names.index(self._name)

@@ -14,6 +14,8 @@ import dataclasses
 import warnings
 from typing import NamedTuple
 
+import numpy as np
+
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.calibration import set_aside
 from fedssca.errors import UserError
@@ -23,7 +25,7 @@ from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Problem
 from fedssca.rounds.check import check_fit
 from fedssca.run.aim import aimed, count_noise
-from fedssca.run.build.begin import begun
+from fedssca.run.build.begin import begun, started, trained_parts
 from fedssca.run.build.calibrate import calibrated, probing
 from fedssca.run.build.choose import in_cohorts, method_of
 from fedssca.run.build.data import (
@@ -55,6 +57,7 @@ __all__ = [
     "problem_of",
     "reading_of",
     "share_out",
+    "start_of",
     "task_of",
 ]
 
@@ -92,7 +95,8 @@ def build(
         config = dataclasses.replace(config, data=own)
     posed = dataclasses.replace(config.problem, l2=l2_of(config, dataset, clients))
     config = dataclasses.replace(config, problem=posed)
-    problem = begun(config, dataset, clients, problem_of(config, dataset, clients))
+    posed_for = config, dataset, clients
+    problem = trained_parts(*posed_for, begun(*posed_for, problem_of(*posed_for)))
     config = calibrated(config, problem, clients, engine or engine_of(config))
     job = _job(config, dataset, clients, problem)
     noise = job.noise.calibration if job.noise is not None else None
@@ -126,11 +130,27 @@ def check_promise(config: Config, problem: Problem, given: Promise) -> None:
         warnings.warn(f"{line}; the run goes on without certifying it", stacklevel=3)
 
 
-def plan(config: Config, dataset: Dataset, clients: Rows | Columns) -> Job:
-    """The same with step sizes as they are: nothing is probed, and warnings are left to `build`."""
+def plan(
+    config: Config, dataset: Dataset, clients: Rows | Columns, start: np.ndarray | None = None
+) -> Job:
+    """The same with step sizes as they are: nothing is probed, and warnings are left to `build`.
+
+    `start` are the parameters of the model in w(1), where they are not drawn from the seed.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _job(config, dataset, clients, problem_of(config, dataset, clients))
+        problem = problem_of(config, dataset, clients)
+        if start is not None:
+            problem = started(problem, start)
+        return _job(config, dataset, clients, trained_parts(config, dataset, clients, problem))
+
+
+def start_of(config: Config, dataset: Dataset, clients: Rows | Columns) -> np.ndarray | None:
+    """The parameters of the run `model.start` in w(1); None if they are drawn from the seed."""
+    if not config.model.start:
+        return None
+    problem = begun(config, dataset, clients, problem_of(config, dataset, clients))
+    return np.asarray(problem.model(problem.start))
 
 
 def for_horizon(job: Job, rounds: int) -> Job:

@@ -1,4 +1,4 @@
-"""Where training begins: at the model of an earlier run, if the config names one."""
+"""Where training begins: at the model of an earlier run; and which parts of it are trained."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows
-from fedssca.errors import ConfigError
+from fedssca.errors import ConfigError, UserError
+from fedssca.problem.parts import narrowed, places_of
 from fedssca.problem.problem import Problem
 from fedssca.run.build.pose import network_of
 from fedssca.run.saved import read_saved
 from fedssca.run.schema import Config
 
-__all__ = ["begun"]
+__all__ = ["begun", "started", "trained_parts"]
 
 
 def begun(config: Config, dataset: Dataset, clients: Rows | Columns, problem: Problem) -> Problem:
@@ -41,7 +42,29 @@ def begun(config: Config, dataset: Dataset, clients: Rows | Columns, problem: Pr
                 f"model.start = {config.model.start!r}: its network has {name} = {_short(theirs)}, "
                 f"this run {_short(ours)}; begin with a run of the same network, or leave it out",
             )
-    return replace(problem, start=problem.extended(jnp.asarray(w, problem.start.dtype)))
+    return started(problem, w)
+
+
+def started(problem: Problem, model: np.ndarray) -> Problem:
+    """The problem with these parameters of the model in w(1); a UserError if they do not fit."""
+    model = np.asarray(model)
+    size = problem.model(problem.start).size
+    if model.shape != (size,) or model.dtype.kind != "f" or not np.isfinite(model).all():
+        raise UserError(
+            f"model.start: the server sends {model.dtype} numbers of shape {model.shape}, the "
+            f"network has {size} parameters; begin with a run of the same network"
+        )
+    return replace(problem, start=problem.extended(jnp.asarray(model, problem.start.dtype)))
+
+
+def trained_parts(
+    config: Config, dataset: Dataset, clients: Rows | Columns, problem: Problem
+) -> Problem:
+    """The problem in which only the parts `model.train` are trained; the rest stays at w(1)."""
+    if not (names := config.model.trained):
+        return problem
+    blocks = clients.blocks if isinstance(clients, Columns) else None
+    return narrowed(problem, places_of("model.train", network_of(config, dataset, blocks), names))
 
 
 def _plain(value: Any) -> Any:

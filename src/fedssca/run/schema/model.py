@@ -12,6 +12,7 @@ from fedssca.run.schema.types import (
     Flag,
     FunctionName,
     NamesOrNumber,
+    TextOrTexts,
     Whole,
     WholeOrWholes,
     Widths,
@@ -92,8 +93,14 @@ class ModelSettings:
     pooling: Literal["max", "mean"] = key("What pooling takes of a square.", default="max")
     start: str = key(
         "The directory of a finished run with the same network, whose model is where training "
-        "begins. It is for runs of the simulator.",
+        "begins. In a deployment it is a folder at the server.",
         default="",
+    )
+    train: TextOrTexts | None = key(
+        "The parts of the network that are trained, such as head, or [layer2, head]; all others "
+        "stay as they are at the start. The line about an unknown part names all parts.",
+        default=None,
+        unset="all parts",
     )
     options: dict[str, Any] | None = key(
         "What your own function takes beside the numbers of features and outputs and the seed.",
@@ -123,6 +130,12 @@ class ModelSettings:
         if self.hidden == [] and self.name == "mlp" and not self.bottom:
             raise invalid("a mlp without hidden layer is linear: use linear", "hidden", [])
         return self
+
+    @property
+    def trained(self) -> list[str]:
+        """The names of the parts that are trained; empty means all."""
+        given = self.train or []
+        return [given] if isinstance(given, str) else list(given)
 
     @property
     def own(self) -> bool:
