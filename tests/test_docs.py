@@ -52,6 +52,7 @@ Names = dict[str, Any]
 
 @pytest.mark.parametrize("page", BY_FIRST, ids=lambda page: str(page.relative_to(ROOT)))
 @pytest.mark.filterwarnings("ignore:convergence is not guaranteed")
+@pytest.mark.filterwarnings("ignore:GroupNorm takes the place of BatchNorm")
 def test_every_block_of_the_page(page: Path, shell: Shell) -> None:
     names: Names = {}
     after: dict[str, Names] = {}

@@ -63,6 +63,7 @@ _MODULE_OF = {
     "first_order": "fedssca.methods.surrogate",
     "first_state": "fedssca.methods.algorithm",
     "follow_csv": "fedssca.data.sources",
+    "from_loaders": "fedssca.data.loaders",
     "from_module": "fedssca.problem.torch",
     "from_modules": "fedssca.problem.torch_parties",
     "from_queue": "fedssca.data.sources",
@@ -93,6 +94,7 @@ _MODULE_OF = {
     "quadratic_penalty": "fedssca.methods.rivals",
     "recall_at_least": "fedssca.problem.constraints",
     "regression": "fedssca.problem.tasks",
+    "replace_batch_norm": "fedssca.problem.torch",
     "rmse_at_most": "fedssca.problem.constraints",
     "sgd": "fedssca.methods.sgd",
     "simulate": "fedssca.run.simulate",
@@ -106,7 +108,7 @@ _MODULE_OF = {
     "with_noise": "fedssca.privacy.noise.messages",
 }
 """Every public name and the module that defines it; the imports below show the same to editors."""
-_NEEDS_TORCH = {"from_module", "from_modules", "from_terms", "load_into"}
+_NEEDS_TORCH = {"from_module", "from_modules", "from_terms", "load_into", "replace_batch_norm"}
 """Names that `from fedssca import *` leaves out, because PyTorch is an optional extra."""
 
 __all__ = [name for name in _MODULE_OF if name not in _NEEDS_TORCH]
@@ -115,6 +117,7 @@ if TYPE_CHECKING:
     from fedssca.data.dataset import Dataset as Dataset
     from fedssca.data.encode import TargetScale as TargetScale
     from fedssca.data.load import load as load
+    from fedssca.data.loaders import from_loaders as from_loaders
     from fedssca.data.sources import follow_csv as follow_csv
     from fedssca.data.sources import from_queue as from_queue
     from fedssca.data.split import Columns as Columns
@@ -197,6 +200,7 @@ if TYPE_CHECKING:
     from fedssca.problem.torch import from_module as from_module
     from fedssca.problem.torch import from_terms as from_terms
     from fedssca.problem.torch import load_into as load_into
+    from fedssca.problem.torch import replace_batch_norm as replace_batch_norm
     from fedssca.problem.torch_parties import from_modules as from_modules
     from fedssca.problem.worst import minimise_worst as minimise_worst
     from fedssca.rounds.fused import Fused as Fused

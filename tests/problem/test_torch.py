@@ -226,3 +226,15 @@ def test_what_is_refused(columns: dict[str, np.ndarray]) -> None:
     wide = from_module(nn.Linear(P + 1, L))
     with pytest.raises(UserError, match=r"does not take x of shape \(60, 7\)"):
         evaluator_over(wide, clients(columns, "float32"), None).row(wide.start)
+
+
+@needs_torch
+def test_devices() -> None:
+    batch = {"x": np.ones((2, P), np.float32), "y": np.zeros(2, np.int32)}
+    one = from_module(network(), device="cpu")
+    assert one.terms(one.start, batch).shape == (1, 2)
+    with pytest.raises(UserError, match=r"device = 'meta' cannot be used here \(.*such as \"cpu\""):
+        from_module(network(), device="meta")
+    apart = torch.nn.Sequential(network()[0], torch.nn.Linear(J, L, device="meta"))
+    with pytest.raises(UserError, match=r"on several devices \(cpu, meta\): move it to one"):
+        from_module(apart)

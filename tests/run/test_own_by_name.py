@@ -97,7 +97,7 @@ def test_a_part_of_it_is_trained(package: Path) -> None:
     w = np.load(package / "run/model.npz")["w"]
     start = np.random.default_rng(0).normal(size=(30, 6)) / 5
     np.testing.assert_allclose(w[:180], start.ravel(), rtol=1e-6)
-    with pytest.raises(UserError, match="model.train: the network has no part 'c'; its parts are"):
+    with pytest.raises(UserError, match=r"model.train: the network has no part 'c'; its parts are"):
         execute(parse(CONFIG, ["model.train=c"]), package / "other")
 
 

@@ -40,7 +40,8 @@ class Network(NamedTuple):
     biases: bool = False
     layer_norm: bool = False
     parties: Sequence[Sequence[int]] = ()
-    """The columns of each party with a bottom of its own; empty: no bottoms."""
+    """The columns of each party with a bottom of its own; empty: no bottoms. With a function of the
+    user those of parties with columns."""
     bottom: Sequence[int] | Sequence[Sequence[int]] = ()
     """The widths of the dense layers of all bottoms, or of each of them."""
     join: Join = "sum"
@@ -57,7 +58,7 @@ class Network(NamedTuple):
         """The functions of the network."""
         if ":" in self.name:
             shape = self.name, self.features, self.classes, self.options
-            return own_model(*shape, self.scale, self.dtype)
+            return own_model(*shape, self.scale, self.dtype, self.parties)
         if self.name == "linear":
             return linear(self.features, self.classes, scale=self.scale, dtype=self.dtype)
         if self.parties:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -25,12 +26,14 @@ def own_model(
     options: Mapping[str, Any],
     scale: float = 1.0,
     dtype: str = "float32",
+    parties: Sequence[Sequence[int]] = (),
 ) -> AnyModel:
     """The model that a function makes: make(features, outputs, seed, **options).
 
     It returns (apply, params) with apply(params, x) -> scores (rows, outputs), where x is scaled
-    and params is any pytree, or a `Model` or `JoinedModel`. The floating-point arrays of params are
-    trained.
+    and params is any pytree, whose floating-point arrays are trained; or a `Model` or
+    `JoinedModel`; or a torch module that gives scores; or, for `parties` with columns, a list with
+    one torch module for each of them and the module of the head.
     """
     key = "model.name"
 
@@ -38,7 +41,11 @@ def own_model(
         return call_own(key, name, features, outputs, seed, **options)
 
     found = made(0)
-    if not isinstance(found, Model | JoinedModel):
+    if is_torch(found):
+        from fedssca.problem.torch_own import torch_model
+
+        found = torch_model(name, made, features, scale, dtype, parties)
+    elif not isinstance(found, Model | JoinedModel):
         found = _applied(name, found, made, features, scale, dtype)
     _check_scores(name, found, features, outputs)
     return found
@@ -54,7 +61,19 @@ def own_parts(
         bottoms = {"bottom": rest} if isinstance(found, Model) else _numbered_bottoms(rest)
         owned = {"head": top, **bottoms}
         return [(part, int(ravel_pytree(own)[0].size)) for part, own in owned.items()]
+    if is_torch(found):
+        from fedssca.problem.torch_own import torch_parts
+
+        return torch_parts(found)
     return [(path, int(leaf.size)) for path, leaf in weights_by_path(found[1])]
+
+
+def is_torch(found: Any) -> bool:
+    """Whether these are modules of torch: one, or a list of bottoms and a head."""
+    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], list | tuple):
+        return bool(found[0]) and all(map(is_torch, (*found[0], found[1])))
+    torch = sys.modules.get("torch")  # nothing else can have made a module
+    return torch is not None and isinstance(found, torch.nn.Module)
 
 
 def _numbered_bottoms(parts: Any) -> dict[str, Any]:
@@ -68,7 +87,7 @@ def _applied(
     if not isinstance(found, tuple) or len(found) != 2 or not callable(found[0]):
         raise UserError(
             f"model.name = {name!r} returned {type(found).__name__}: it must return "
-            "(apply, params), or a fedssca Model or JoinedModel"
+            "(apply, params), a fedssca Model or JoinedModel, or a torch module"
         )
     apply, params = found
     _, whole = trained_part(params)

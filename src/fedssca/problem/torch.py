@@ -2,8 +2,8 @@
 
 `from_module` takes a module that returns scores and adds the ready-made loss and constraints.
 `from_terms` takes any torch function of the module's output. Both are called through
-`jax.pure_callback`, for clients that hold rows. Only first derivatives in reverse mode exist, and
-everything is computed on the CPU.
+`jax.pure_callback`, for clients that hold rows. Only first derivatives in reverse mode exist. Torch
+computes on the device of the module, or on the one that is asked for.
 
 w holds the trainable parameters in the order of `module.named_parameters()`, row by row. Parameters
 with requires_grad=False and buffers stay as they are. The output for a row must depend on that row
@@ -13,6 +13,7 @@ only: BatchNorm and Dropout in training mode are refused.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
@@ -37,7 +38,15 @@ except ImportError as missing:
         'gigabytes of CUDA), then pip install "fedssca[torch]"'
     ) from missing
 
-__all__ = ["ModuleLayout", "bridge", "from_module", "from_terms", "layout_of", "load_into"]
+__all__ = [
+    "ModuleLayout",
+    "bridge",
+    "from_module",
+    "from_terms",
+    "layout_of",
+    "load_into",
+    "replace_batch_norm",
+]
 
 Tensors: TypeAlias = dict[str, torch.Tensor]
 Function: TypeAlias = Callable[[Tensors, Tensors], torch.Tensor]
@@ -54,14 +63,16 @@ def from_module(
     sizes: Sequence[int] | None = None,
     groups: np.ndarray | None = None,
     column: str | None = None,
+    device: str | torch.device | None = None,
 ) -> Problem:
     """min cross-entropy + l2 |w|^2 (or |w|^2) subject to `constraints`, for a classifier in torch.
 
     module(x) returns scores (B, L). Floating-point x is converted to the module's dtype, integer x
     is passed as it is. With `scale`, x * scale is passed in the module's dtype, so that images can
     stay uint8 in memory. Objectives, `sizes`, `groups` and `column` are those of `classifier`.
+    `device` is any device of torch, such as "cuda:0"; without it that of the module is used.
     """
-    layout = layout_of(module)
+    layout = layout_of(module, device)
 
     def forward(params: Tensors, batch: Tensors) -> torch.Tensor:
         x = batch["x"] if scale is None else batch["x"].to(layout.dtype) * scale
@@ -89,13 +100,15 @@ def from_terms(
     combine: np.ndarray | None = None,
     known: Sequence[float] | float = 0.0,
     names: Sequence[str] | None = None,
+    device: str | torch.device | None = None,
 ) -> Problem:
     """A problem from any torch loss: terms(module(x), batch) -> (K, B), or (B,) for one term.
 
     `batch` holds the columns as tensors (integers as int64). Losses must not be averaged over the
-    rows: use reduction="none". The other settings are those of `fedssca.custom_problem`.
+    rows: use reduction="none". `device` is that of `from_module`, and the other settings are those
+    of `fedssca.custom_problem`.
     """
-    layout = layout_of(module)
+    layout = layout_of(module, device)
 
     def forward(params: Tensors, batch: Tensors) -> torch.Tensor:
         values = terms(layout.call(params, batch["x"]), batch)
@@ -137,18 +150,50 @@ def load_into(module: torch.nn.Module, w: Array | np.ndarray) -> torch.nn.Module
     return module
 
 
+def replace_batch_norm(module: torch.nn.Module) -> torch.nn.Module:
+    """A copy of the module with GroupNorm in place of every BatchNorm; a warning names them.
+
+    BatchNorm mixes the rows of a batch and keeps running statistics, which clients do not share.
+    GroupNorm normalises every row by itself, in groups of up to 32 channels, and takes over the
+    scales and shifts.
+    """
+    made, names = copy.deepcopy(module), []
+    for name, part in list(made.named_modules()):
+        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+            channels = part.num_features
+            size = max(size for size in range(1, min(channels, 32) + 1) if channels % size == 0)
+            norm = torch.nn.GroupNorm(channels // size, channels, part.eps, part.affine)
+            if part.affine:
+                norm.load_state_dict({"weight": part.weight.data, "bias": part.bias.data})
+                norm.to(part.weight.device, part.weight.dtype)
+            names.append(name or type(part).__name__)
+            if not name:
+                made = norm
+                continue
+            home, _, own = name.rpartition(".")
+            setattr(made.get_submodule(home), own, norm)
+    if names:
+        warnings.warn(
+            f"GroupNorm takes the place of BatchNorm in {', '.join(names)}: its scores "
+            "change, so train the module again",
+            stacklevel=2,
+        )
+    return made
+
+
 class ModuleLayout(NamedTuple):
     """A frozen copy of the module, and where each of its trainable parameters lies in w."""
 
     module: torch.nn.Module
     dtype: torch.dtype
     shapes: dict[str, tuple[int, ...]]
+    device: torch.device
 
     def start(self) -> Array:
         """The parameters that the module has now, as one vector."""
         weights = dict(self.module.named_parameters())
         return jnp.asarray(
-            np.concatenate([weights[name].detach().numpy().ravel() for name in self.shapes])
+            np.concatenate([weights[name].detach().cpu().numpy().ravel() for name in self.shapes])
         )
 
     def cut(self, w: Any) -> dict[str, Any]:
@@ -168,12 +213,23 @@ class ModuleLayout(NamedTuple):
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
         return torch.func.functional_call(self.module, (params, buffers), (x,))
 
+    def zeros(self) -> Tensors:
+        """Parameters that are all 0."""
+        shapes = self.shapes.items()
+        return {name: torch.zeros(s, dtype=self.dtype, device=self.device) for name, s in shapes}
+
+    def tensor(self, column: np.ndarray) -> torch.Tensor:
+        """Floats in the module's dtype, integers as int64, bytes and booleans unchanged."""
+        tensor = torch.tensor(column, device=self.device)
+        if tensor.is_floating_point():
+            return tensor.to(self.dtype)
+        return tensor if tensor.dtype in (torch.uint8, torch.bool) else tensor.to(torch.int64)
+
     def outputs(self, width: int) -> int:
         """The number of scores of a head with so many inputs, found by a call on zeros."""
-        params = {name: torch.zeros(s, dtype=self.dtype) for name, s in self.shapes.items()}
         try:
             with torch.no_grad():
-                found = self.call(params, torch.zeros((2, width), dtype=self.dtype))
+                found = self.call(self.zeros(), self.tensor(np.zeros((2, width), np.float32)))
         except (RuntimeError, TypeError, IndexError) as error:
             first = str(error).strip().splitlines()[0]
             raise UserError(
@@ -187,7 +243,7 @@ class ModuleLayout(NamedTuple):
         return int(found.shape[1])
 
 
-def layout_of(module: torch.nn.Module) -> ModuleLayout:
+def layout_of(module: torch.nn.Module, device: str | torch.device | None = None) -> ModuleLayout:
     """Copy the module; refuse modules whose output is not a pure function of w and one row."""
     for name, part in module.named_modules():
         kind = type(part).__name__
@@ -197,7 +253,8 @@ def layout_of(module: torch.nn.Module) -> ModuleLayout:
         ):
             raise UserError(
                 f"{where} mixes rows or keeps running statistics, which clients do not share: use "
-                "GroupNorm or LayerNorm, or freeze it with module.eval()"
+                "fedssca.replace_batch_norm(module), which puts GroupNorm there, or freeze it with "
+                "module.eval()"
             )
         if isinstance(part, torch.nn.modules.dropout._DropoutNd) and part.training and part.p > 0:
             raise UserError(f"{where} is random: remove it, or switch it off with module.eval()")
@@ -208,17 +265,36 @@ def layout_of(module: torch.nn.Module) -> ModuleLayout:
         raise UserError(
             f"trainable parameters are {found}: all must be torch.float32 or all torch.float64"
         )
-    if any(t.device.type != "cpu" for t in [*module.parameters(), *module.buffers()]):
-        raise UserError("the module is not on the CPU: use module.cpu()")
     (dtype,) = kinds
+    copied, place = _on_device(module, device)
     if dtype == torch.float64 and jax.dtypes.canonicalize_dtype(np.float64) != np.float64:
         raise UserError(
             'the module is float64 but JAX is not: jax.config.update("jax_enable_x64", True) '
             "first, or use module.float()"
         )
-    return ModuleLayout(
-        copy.deepcopy(module), dtype, {name: tuple(p.shape) for name, p in weights.items()}
-    )
+    return ModuleLayout(copied, dtype, {name: tuple(p.shape) for name, p in weights.items()}, place)
+
+
+def _on_device(
+    module: torch.nn.Module, device: str | torch.device | None
+) -> tuple[torch.nn.Module, torch.device]:
+    """A copy of the module on the device that is asked for, or on its own."""
+    copied = copy.deepcopy(module)
+    if device is not None:
+        try:
+            copied = copied.to(device)
+            torch.zeros(1, device=device).cpu()
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise UserError(
+                f"device = {str(device)!r} cannot be used here ({first}); use a device that "
+                'torch has on this machine, such as "cpu"'
+            ) from error
+    places = {t.device for t in [*copied.parameters(), *copied.buffers()]}
+    if len(places) > 1:
+        told = ", ".join(sorted(map(str, places)))
+        raise UserError(f"the module is on several devices ({told}): move it to one, or set device")
+    return copied, places.pop()
 
 
 def bridge(
@@ -236,14 +312,15 @@ def bridge(
     """
 
     def point(w: np.ndarray, batch: dict[str, np.ndarray], at: tuple[int, ...]) -> Any:
-        params = layout.cut(torch.tensor(_pick(w, at), dtype=layout.dtype))
-        return params, {name: _tensor(_pick(v, at), layout.dtype) for name, v in batch.items()}
+        params = layout.cut(layout.tensor(_pick(w, at)))
+        return params, {name: layout.tensor(_pick(v, at)) for name, v in batch.items()}
 
     def values(w: np.ndarray, batch: dict[str, np.ndarray]) -> np.ndarray:
         lead = _lead(w, batch)
         with torch.no_grad():
             outputs = [
-                function(*point(w, batch, at)).to(layout.dtype).numpy() for at in np.ndindex(lead)
+                function(*point(w, batch, at)).to("cpu", layout.dtype).numpy()
+                for at in np.ndindex(lead)
             ]
         return np.stack(outputs).reshape(*lead, *outputs[0].shape)
 
@@ -257,21 +334,21 @@ def bridge(
                 params, data = point(w, batch, here)
                 _, pull, *_ = torch.func.vjp(_of_params(function, data, layout.dtype), params)
                 last = here
-            (parts,) = pull(torch.tensor(_pick(cotangent, at)))
-            slopes[at] = np.concatenate([parts[name].numpy().ravel() for name in layout.shapes])
+            (parts,) = pull(layout.tensor(_pick(cotangent, at)))
+            whole = [parts[name].cpu().numpy().ravel() for name in layout.shapes]
+            slopes[at] = np.concatenate(whole)
         return slopes
 
     def shape(w: Array, batch: Batch) -> jax.ShapeDtypeStruct:
         """The shape of the output, found by calling the function on two rows of zeros."""
         if like is not None:
             return like(w)
-        params = {name: torch.zeros(s, dtype=layout.dtype) for name, s in layout.shapes.items()}
         rows = len(batch["x"])
         zeros = {k: np.zeros((2, *v.shape[1:]), v.dtype) for k, v in batch.items()}
         try:
             with torch.no_grad():
                 found = function(
-                    params, {name: _tensor(v, layout.dtype) for name, v in zeros.items()}
+                    layout.zeros(), {name: layout.tensor(v) for name, v in zeros.items()}
                 )
         except (RuntimeError, TypeError, IndexError) as error:
             first = str(error).strip().splitlines()[0]
@@ -349,11 +426,3 @@ def _lead(w: np.ndarray, batch: dict[str, np.ndarray]) -> tuple[int, ...]:
 
 def _pick(array: np.ndarray, at: tuple[int, ...]) -> np.ndarray:
     return array[tuple(min(i, n - 1) for i, n in zip(at, array.shape, strict=False))]
-
-
-def _tensor(column: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
-    """Floats in the module's dtype, integers as int64, bytes and booleans unchanged."""
-    tensor = torch.tensor(column)
-    if tensor.is_floating_point():
-        return tensor.to(dtype)
-    return tensor if tensor.dtype in (torch.uint8, torch.bool) else tensor.to(torch.int64)

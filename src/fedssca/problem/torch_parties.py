@@ -26,7 +26,7 @@ from fedssca.problem.torch import ModuleLayout, bridge, layout_of
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["from_modules"]
+__all__ = ["from_modules", "joined_modules", "one_module"]
 
 INPUTS = "<h>"
 """The name of the inputs of the head among its parameters; no module has a parameter like it."""
@@ -42,31 +42,55 @@ def from_modules(
     *,
     join: Join = "concatenate",
     scale: float | None = None,
+    device: str | torch.device | None = None,
 ) -> Problem:
     """min cross-entropy + l2 |w|^2 (or |w|^2) subject to `constraints`, for parties with columns.
 
     bottoms[i] takes the columns features[i] of x and gives h_i (rows, H_i); the head takes their
     sum or concatenation and gives scores (rows, L). Everything else is as in `from_module`. The
     parameters of the result are (w_0, (w_1, ..., w_I)), flat vectors in the order of
-    `named_parameters`; `load_into` writes them into the modules.
+    `named_parameters`; `load_into` writes them into the modules. `device` is that of `from_module`.
     """
+    joined = joined_modules(bottoms, head, features, join=join, scale=scale, device=device)
+    own = [np.array(party) for party in joined.parties]
+    return classifier(joined, constraints, objective=objective, l2=l2, features=own)
+
+
+def joined_modules(
+    bottoms: Sequence[torch.nn.Module],
+    head: torch.nn.Module,
+    features: Sequence[Sequence[int] | np.ndarray],
+    *,
+    join: Join = "concatenate",
+    scale: float | None = None,
+    device: str | torch.device | None = None,
+) -> JoinedModel:
+    """The model of a module for the columns of each party, and a head."""
     if len(bottoms) != len(features):
         raise UserError(
             f"{len(bottoms)} bottoms for {len(features)} parties: give each party one module"
         )
-    top, layouts = layout_of(head), [layout_of(module) for module in bottoms]
+    top, layouts = layout_of(head, device), [layout_of(module, device) for module in bottoms]
     if len({layout.dtype for layout in (top, *layouts)}) > 1:
         raise UserError("the modules have different dtypes: use .float() or .double() for all")
-    places = tuple(tuple(int(place) for place in own) for own in features)
-    joined = JoinedModel(
+    return JoinedModel(
         lambda seed: (top.start(), [layout.start() for layout in layouts]),
         tuple(_bottom(*each, scale) for each in enumerate(layouts)),
         _head(top, join),
-        places,
+        tuple(tuple(int(place) for place in own) for own in features),
         join == "sum",
     )
-    own = [np.array(party) for party in places]
-    return classifier(joined, constraints, objective=objective, l2=l2, features=own)
+
+
+def one_module(module: torch.nn.Module, features: int, scale: float | None = None) -> JoinedModel:
+    """The model of a module of all columns, whose outputs are the scores."""
+    layout = layout_of(module)
+    return JoinedModel(
+        lambda seed: ((), [layout.start()]),
+        (_bottom(0, layout, scale),),
+        lambda w0, hs: hs[0],
+        (tuple(range(features)),),
+    )
 
 
 def _bottom(

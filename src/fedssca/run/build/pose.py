@@ -127,7 +127,8 @@ def network_of(
         options=model.options or {},
     )
     if not model.joins:
-        return network
+        own = features if model.own and features is not None else ()
+        return network._replace(parties=[[int(place) for place in party] for party in own])
     parties = _parties(model.parties, dataset, width) if features is None else features
     convolved: dict[str, Any] = {}
     if model.name == "cnn":

@@ -1,0 +1,83 @@
+"""PyTorch modules that a function of the user makes, see `problem.own`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedssca.errors import UserError
+from fedssca.problem.forms import JoinedModel
+from fedssca.problem.torch import layout_of
+from fedssca.problem.torch_parties import joined_modules, one_module
+
+__all__ = ["torch_model", "torch_parts"]
+
+
+def torch_model(
+    name: str,
+    made: Callable[[int], Any],
+    features: int,
+    scale: float,
+    dtype: str,
+    parties: Sequence[Sequence[int]],
+) -> JoinedModel:
+    """The model of the modules that made(seed) returns, in this precision.
+
+    torch's random numbers begin with the seed, so that all sites draw the same first parameters.
+    """
+
+    def seeded(seed: int) -> JoinedModel:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            found = made(seed)
+        kind, factor = getattr(torch, dtype), None if scale == 1 else scale
+        if isinstance(found, torch.nn.Module):
+            return one_module(found.to(kind), features, factor)
+        if not parties:
+            raise UserError(
+                f"model.name = {name!r} returned bottoms and a head, which are for parties with "
+                'columns: set data.split = "feature", or return one module'
+            )
+        bottoms, head = found
+        modules = [module.to(kind) for module in bottoms]
+        joined = joined_modules(modules, head.to(kind), parties, scale=factor)
+        _check_widths(name, modules, parties)
+        return joined
+
+    return seeded(0)._replace(init=lambda seed: seeded(seed).init(seed))
+
+
+def _check_widths(
+    name: str, bottoms: Sequence[torch.nn.Module], parties: Sequence[Sequence[int]]
+) -> None:
+    """Raise a UserError unless every bottom takes the columns of its party."""
+    for number, (module, own) in enumerate(zip(bottoms, parties, strict=True)):
+        layout = layout_of(module)
+        try:
+            with torch.no_grad():
+                layout.call(layout.zeros(), layout.tensor(np.zeros((2, len(own)), np.float32)))
+        except (RuntimeError, TypeError, IndexError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise UserError(
+                f"model.name = {name!r}: bottom {number} does not take the {len(own)} columns of "
+                f"its party: {first}"
+            ) from error
+
+
+def torch_parts(found: Any) -> list[tuple[str, int]]:
+    """The names of the trained parameters and their sizes, in the order of the flat vector."""
+    if isinstance(found, torch.nn.Module):
+        return _named("", found)
+    bottoms, head = found
+    parts = _named("head.", head)
+    for number, module in enumerate(bottoms, 1):
+        parts += _named(f"bottom{number}.", module)
+    return parts
+
+
+def _named(prefix: str, module: torch.nn.Module) -> list[tuple[str, int]]:
+    sizes = {name: int(np.prod(shape)) for name, shape in layout_of(module).shapes.items()}
+    return [(prefix + name, size) for name, size in sizes.items()]
