@@ -153,7 +153,8 @@ def check_own_model(after: dict[str, Names]) -> None:
     jax_function = after["A JAX function"]["result"]
     assert jax_function.feasible
     assert jax_function.params["b"].shape == (8,)
-    assert after["Flax and Equinox"]["problem"].dimension == 8
+    if "equinox" in after["Flax and Equinox"]:
+        assert after["Flax and Equinox"]["result"].final["train_accuracy"] > 0.9
     if "torch" in after["PyTorch"]:
         result, module = after["PyTorch"]["result"], after["PyTorch"]["module"]
         assert result.feasible
