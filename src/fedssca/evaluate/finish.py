@@ -1,4 +1,4 @@
-"""The last steps of a constrained run: quasi-Newton steps on the gradients over all training rows.
+"""The last steps of a run: quasi-Newton steps on the gradients over all training rows.
 
 Mini-batches bring w near the solution. Their noise keeps it away from it in steep directions, and
 in flat directions plain gradient steps are slow. From the last point, sequential quadratic
@@ -6,11 +6,15 @@ programming goes on with the gradients over all rows,
 
     d = argmin  grad F_0'd + d'H d / 2    s.t.    F_m + margin_m + grad F_m'd <= 0,
 
-where H is the limited-memory BFGS matrix of the Lagrangian. A step is accepted if it lowers the
-merit F_0 + sum_m sigma_m max(0, F_m + margin_m). If the full step breaks limits, it is corrected
-once by the shortest step in H that mends them (a second-order correction), and is then halved until
-it is accepted. The margin is by how much the last linear model missed a limit, so that accepted
-points lie inside. `BestPoints` sees every point that is tried, so the best feasible one is kept.
+where H is the limited-memory BFGS matrix of the Lagrangian. Its multipliers are at most
+cap_m = 5 |grad F_0| / |grad F_m|: where noise has left w off a steep direction, the linear model
+would ask for a long step along it, which the curvature of F_m makes useless. A cap that is reached
+doubles as long as its limit stays broken. A step is accepted if it lowers the merit
+F_0 + sum_m sigma_m max(0, F_m + margin_m). If the full step breaks limits, it is corrected once by
+the shortest step in H that mends them (a second-order correction), unless that is longer than the
+step itself, and is then halved until it is accepted. The margin is by how much the last linear
+model missed a limit, so that accepted points lie inside. `BestPoints` sees every point that is
+tried, so the best feasible one is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import lsq_linear, nnls
 
 from fedssca.evaluate.certificate import BestPoints
 from fedssca.evaluate.evaluator import Evaluator
@@ -35,6 +39,9 @@ TRIALS = 8
 """Points that are tried before a step is given up."""
 FIRST, LONGEST = 0.02, 0.1
 """The length of the first step and of the longest one, relative to |w|."""
+CAP, RAISED, FALLEN = 5.0, 2.0, 0.7
+"""The caps of the multipliers in units of |grad F_0| / |grad F_m|, and by what one is multiplied
+after a step that leaves more than this share of a broken limit."""
 DONE, PATIENCE = 1e-5, 3
 """Training is finished when so many steps in a row improve the merit by less than this share."""
 
@@ -78,7 +85,10 @@ class Place(NamedTuple):
 
 
 def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, steps: int) -> Finished:
-    """Take at most `steps` steps from `last`, whose row is `row`; `points` sees what they reach."""
+    """Take at most `steps` steps from `last`, whose row is `row`; `points` sees what they reach.
+
+    While a limit is still broken, there are up to twice as many.
+    """
     passes = 0
 
     def visit(w: np.ndarray) -> Place | None:
@@ -99,20 +109,25 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
     g, length = slopes(now.w), float(np.linalg.norm(now.w)) or 1.0
     if not np.isfinite(g).all() or not g.any():
         return Finished(passes)
-    size = np.linalg.norm(g[0]) + np.linalg.norm(g[1:], axis=1).max(initial=0.0)
-    inverse = InverseHessian(FIRST * length / size)
+    sizes = np.linalg.norm(g, axis=1)
+    inverse = InverseHessian(FIRST * length / (sizes[0] + sizes[1:].max(initial=0.0)))
+    cap = CAP * (sizes[0] or sizes.max()) / np.maximum(sizes[1:], 1e-30)
     sigma, margin = np.zeros(len(now.f)), np.zeros(len(now.f))
     found, idle, settled, reached = None, 0, False, [now.objective]
     reference = max(abs(now.objective), 1e-12)
-    for _ in range(steps):
+    for done in range(2 * steps):
+        if done >= steps and (now.f <= 0).all():
+            break
         solved = np.stack([inverse(each) for each in g])
-        v = quadratic_multipliers(now.f + margin, g, solved)
+        v = quadratic_multipliers(now.f + margin, g, solved, cap)
         d = -(solved[0] + v @ solved[1:])
         if not np.isfinite(d).all():
             break
         sigma = np.maximum(1.5 * v, 0.5 * sigma)
         before = now.merit(sigma, margin)
-        gain = min(float(g[0] @ d) - float(sigma @ np.maximum(now.f + margin, 0)), 0.0)
+        missing = np.maximum(now.f + margin, 0)
+        mended = missing - np.maximum(now.f + margin + g[1:] @ d, 0)
+        gain = min(float(g[0] @ d) - float(sigma @ mended), 0.0)
         share = min(1.0, LONGEST * length / max(float(np.linalg.norm(d)), 1e-300))
         step, new = share * d, None
         for trial in range(TRIALS):
@@ -120,8 +135,11 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
             if there and there.merit(sigma, margin) <= before + 1e-4 * share * gain:
                 new = there
                 break
+            correction = np.zeros_like(d)
             if trial == 0 and there and (there.f + margin > 0).any():
-                step = step - shortest(there.f + margin, g, solved)
+                correction = shortest(there.f + margin, g, solved)
+            if 0 < np.linalg.norm(correction) <= np.linalg.norm(step):
+                step = step - correction
             else:
                 share /= 2
                 step = share * d
@@ -133,6 +151,8 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
         inverse.see(new.w - now.w, ahead[0] - g[0] + v @ (ahead[1:] - g[1:]))
         reference = max(min(reference, abs(new.objective)), 1e-12)
         idle = idle + 1 if before - new.merit(sigma, margin) < DONE * reference else 0
+        stays = np.maximum(new.f, 0) > FALLEN * np.maximum(now.f, 0)
+        cap = np.where(stays & (v >= cap), RAISED * cap, cap)
         now, g = new, ahead
         length = max(length, float(np.linalg.norm(now.w)))
         reached.append(now.objective)
@@ -163,13 +183,21 @@ def shortest(f: np.ndarray, g: np.ndarray, solved: np.ndarray) -> np.ndarray:
     return np.asarray(v @ solved[1:])
 
 
-def quadratic_multipliers(f: np.ndarray, g: np.ndarray, solved: np.ndarray) -> np.ndarray:
-    """v >= 0 that maximises v'(F - g_0'H^-1 g_m) - v'G v / 2, with G_ml = g_m'H^-1 g_l.
+def quadratic_multipliers(
+    f: np.ndarray, g: np.ndarray, solved: np.ndarray, cap: np.ndarray | None = None
+) -> np.ndarray:
+    """v that maximises v'(F - g_0'H^-1 g_m) - v'G v / 2, G_ml = g_m'H^-1 g_l, 0 <= v <= cap.
 
-    `solved` are the products of H^-1 with the gradients g_0..g_M.
+    `solved` are the products of H^-1 with the gradients g_0..g_M. Without a cap v has no bound.
     """
+    if not len(f):
+        return np.zeros(0)
     gram, target = g[1:] @ solved[1:].T, f - solved[0] @ g[1:].T
     size = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     unit = gram / size[:, None] / size + 1e-8 * np.eye(len(size))
     root = np.linalg.cholesky((unit + unit.T) / 2)
-    return np.asarray(nnls(root.T, np.linalg.solve(root, target / size))[0]) / size
+    right = np.linalg.solve(root, target / size)
+    found = np.asarray(nnls(root.T, right)[0])
+    if cap is not None and (found > cap * size).any():
+        found = np.asarray(lsq_linear(root.T, right, (0, cap * size)).x)
+    return found / size

@@ -61,7 +61,8 @@ def conclude(
 
     Without `points` the last model is returned: a choice by exact values would leak information.
     Otherwise the last model is improved on all training rows first: by at most `steps` steps of
-    `evaluate.finish`, and by the biases at the positions `thresholds`.
+    `evaluate.finish`, and by the biases at the positions `thresholds`. A regression takes these
+    steps without limits too.
     """
     if evaluator.noisy:
         return _noised(problem, state, rows)
@@ -69,7 +70,12 @@ def conclude(
     found, done = Finished(0), int(rows[-1]["round"])
     if problem.constraints and points is None and not feasible(row):
         notes = explain(problem, rows, row)
-    elif problem.constraints and points is not None:
+    elif not problem.constraints and points is not None:
+        if steps and problem.steady:
+            found = finish(evaluator, points, state.w, rows[-1], steps)
+            passes = found.passes
+            w, row = points.best or (w, row)
+    elif points is not None:
         if steps:
             found = finish(evaluator, points, state.w, rows[-1], steps)
         passes = found.passes
@@ -159,9 +165,10 @@ def _noised(problem: Problem, state: State, rows: list[Row]) -> Result:
 def last_steps(
     algorithm: Algorithm, problem: Problem, parties: Rows | Columns, state: State
 ) -> int:
-    """How many steps on all training rows follow the last round of a run with constraints.
+    """How many steps on all training rows follow the last round.
 
-    They are part of the default method; others end where their rounds end. There are at most T / 12
+    They are part of the default method with limits, or for a regression, whose gradient noise does
+    not fall as rows are fitted; other runs end where their rounds end. There are at most T / 12
     of them, and no more than cost 2.5 times as many gradients of single rows as the rounds did; but
     20 in every run that is not short.
     """

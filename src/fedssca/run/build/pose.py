@@ -112,7 +112,8 @@ def network_of(
 ) -> Network:
     """The network that a config names, for this data; `features` are the columns of parties."""
     width, model = dataset.train["x"].shape[1], config.model
-    paper = model.name == "mlp" and isinstance(model.hidden, int) and not model.layer_norm
+    plain = isinstance(model.hidden, int) and not model.layer_norm
+    paper = model.name == "mlp" and plain and config.problem.task == "classification"
     biases = (model.joins or not paper) if model.biases is None else model.biases
     network = Network(
         model.name,

@@ -44,7 +44,7 @@ class ModelSettings:
     )
     hidden: WholeOrWholes = key(
         "The numbers of hidden units of each dense layer, such as [64, 32]. With mlp a single "
-        "number is the network of the paper, one hidden layer without biases. If parties have "
+        "number is the network of the paper, one hidden layer, without biases for classes. If parties have "
         "bottoms, these are the layers of the head.",
         default=128,
         basic=True,
@@ -53,7 +53,7 @@ class ModelSettings:
     biases: Flag | None = key(
         "Whether layers have biases.",
         default=None,
-        unset="true, but false for the network of the paper",
+        unset="true, but false for the network of the paper if it predicts classes",
     )
     layer_norm: Flag = key(
         "A LayerNorm stands before the activation of every dense layer.", default=False

@@ -1,0 +1,80 @@
+"""The last steps reach a limit from a point that noise has left off the steep directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import minimize
+
+from fedssca.evaluate.certificate import BestPoints
+from fedssca.evaluate.finish import finish
+
+
+class LeastSquares:
+    """Half the mean squared error of all rows, and those of two groups that are limited."""
+
+    def __init__(self, limit: float | None, rows: int = 400, width: int = 40) -> None:
+        draw = np.random.default_rng(0)
+        self.x = draw.standard_normal((rows, width)) * np.geomspace(3, 0.3, width)
+        self.y = self.x @ draw.standard_normal(width)
+        self.y = self.y + draw.standard_normal(rows)
+        self.groups = [] if limit is None else [np.arange(rows) < 150, np.arange(rows) >= 150]
+        self.limit = limit or 0.0
+
+    def values(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """F_0, and 20 (mean squared error - limit) of each group."""
+        squares = (self.x @ w - self.y) ** 2
+        return squares.mean() / 2, np.array(
+            [20 * (squares[own].mean() - self.limit) for own in self.groups]
+        )
+
+    def row(self, w: Any) -> dict[str, Any]:
+        """The values as a row of metrics."""
+        objective, limited = self.values(np.asarray(w, float))
+        return {"objective": objective, "constraints": list(limited), "round": 9}
+
+    def gradients(self, w: Any) -> np.ndarray:
+        """The gradients of F_0..F_M."""
+        error = self.x @ np.asarray(w, float) - self.y
+        own = [40 * self.x[g].T @ error[g] / g.sum() for g in self.groups]
+        return np.stack([self.x.T @ error / len(error), *own])
+
+
+def started(problem: LeastSquares) -> np.ndarray:
+    """Where mini-batches would end: hardly moved along flat directions, noise along steep ones."""
+    steep = np.random.default_rng(1).standard_normal(40) * np.geomspace(0.05, 0.01, 40)
+    whole = np.linalg.lstsq(problem.x, problem.y, rcond=None)[0]
+    return np.asarray(whole - 0.1 * whole * (np.arange(40) > 20) + steep)
+
+
+def test_limits_are_reached_along_flat_directions() -> None:
+    problem = LeastSquares(limit=0.9)
+    w, points = started(problem), BestPoints()
+    begin = problem.row(w)
+    assert max(begin["constraints"]) > 0
+
+    finish(problem, points, jnp.asarray(w), begin, steps=20)  # type: ignore[arg-type]
+
+    best = minimize(
+        lambda z: problem.values(z)[0],
+        w,
+        jac=lambda z: problem.gradients(z)[0],
+        constraints={"type": "ineq", "fun": lambda z: -problem.values(z)[1],
+                     "jac": lambda z: -problem.gradients(z)[1:]},
+        method="SLSQP",
+    )  # fmt: skip
+    assert points.best is not None
+    assert points.best[1]["objective"] <= 1.01 * best.fun
+
+
+def test_without_limits_they_go_on_to_the_optimum() -> None:
+    problem, points = LeastSquares(limit=None), BestPoints()
+    w = started(problem)
+
+    finish(problem, points, jnp.asarray(w), problem.row(w), steps=40)  # type: ignore[arg-type]
+
+    least = problem.values(np.linalg.lstsq(problem.x, problem.y, rcond=None)[0])[0]
+    assert points.best is not None
+    assert points.best[1]["objective"] <= 1.01 * least
