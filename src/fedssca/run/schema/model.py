@@ -44,8 +44,8 @@ class ModelSettings:
     )
     hidden: WholeOrWholes = key(
         "The numbers of hidden units of each dense layer, such as [64, 32]. With mlp a single "
-        "number is the network of the paper, one hidden layer, without biases for classes. If parties have "
-        "bottoms, these are the layers of the head.",
+        "number is the network of the paper, one hidden layer, without biases for classes. If "
+        "parties have bottoms, these are the layers of the head.",
         default=128,
         basic=True,
     )
