@@ -36,7 +36,8 @@ def test_the_defaults_are_those_of_the_schema() -> None:
 
 
 def test_every_choice_is_known() -> None:
-    chosen = {k: f for k, f in all_fields().items() if f["kind"] == "choice" and "." in k}
+    kinds = ("choice", "suggestions")
+    chosen = {k: f for k, f in all_fields().items() if f["kind"] in kinds and "." in k}
     assert len(chosen) > 10
     for key, field in chosen.items():
         assert field["default"] in field["choices"] or (
@@ -47,6 +48,16 @@ def test_every_choice_is_known() -> None:
             if key == "problem.loss":
                 beside = {"problem.task": "regression"}
             assert fill({key: choice} | beside).errors == {}
+
+
+def test_functions_of_users_can_be_typed() -> None:
+    """A list of suggestions takes other text; what cannot be a name is an error at the field."""
+    for key in ("model.name", "algorithm.name"):
+        assert all_fields()[key]["kind"] == "suggestions"
+        tree, errors = fill({key: "my_package.parts:make"})
+        assert errors == {}
+        assert tree == {key.partition(".")[0]: {"name": "my_package.parts:make"}}
+        assert list(fill({key: "my package:make"}).errors) == [key]
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def read_value(text: Any, field: FieldInfo) -> Any:
     if kind == "text" and isinstance(text, str) and "," in text:
         several = [part.strip() for part in text.split(",") if part.strip()]
         return several if list in plain_types(field.annotation) else text
-    if not isinstance(text, str) or kind in ("text", "choice"):
+    if not isinstance(text, str) or kind in ("text", "choice", "suggestions"):
         return text
     text = text.strip()
     listed = kind == "list" or (kind == "numbers" and "," in text)
@@ -176,7 +176,7 @@ def _first_sentence(text: str) -> str:
 def _kind(field: FieldInfo) -> str:
     """Which kind of input a key needs."""
     if choices_of(field):
-        return "choice"
+        return "suggestions" if str in plain_types(field.annotation) else "choice"
     if table_of(field.annotation) is StepSettings:
         return "step"
     if words_of(field):

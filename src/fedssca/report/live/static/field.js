@@ -13,8 +13,14 @@ export function schemaField(field, value) {
     else input.value = String(next);
   };
   write(value);
+  const made = labelled(field.key, field.label, field.help, input);
+  if (field.kind === "suggestions") {
+    const options = field.choices.map((choice) => el("option", { value: choice }));
+    made.node.append(el("datalist", { id: `${input.id}-known` }, options));
+    input.setAttribute("list", `${input.id}-known`);
+  }
   return {
-    ...labelled(field.key, field.label, field.help, input),
+    ...made,
     write,
     read: () => (isBool ? input.checked : input.value.trim()),
   };
