@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedssca.problem.convolution import Window, convolve
 from fedssca.problem.problem import Array
 
 __all__ = [
@@ -175,8 +176,7 @@ class Convolution(NamedTuple):
 
     def apply(self, values: Values, z: Array) -> Array:
         """One image for each kernel."""
-        order = ("NHWC", "OIHW", "NHWC")
-        out = jax.lax.conv_general_dilated(z, values[0], (1, 1), "SAME", dimension_numbers=order)
+        out = convolve(Window.same(self.kernel), z, values[0].transpose(2, 3, 1, 0))
         return out + values[1] if self.biases else out
 
 

@@ -18,6 +18,7 @@ from fedssca.errors import UserError, nearest
 from fedssca.problem.constraint_kinds import ObjectiveName
 from fedssca.problem.constraints import LOSS, Constraint, ScoreTerm, worst_parts
 from fedssca.problem.constraints.base import Once
+from fedssca.problem.convolution import as_products
 from fedssca.problem.limits import Bound
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
 from fedssca.problem.tasks import CLASSIFICATION, ScoreMeasures, Task
@@ -131,9 +132,10 @@ def from_scores(
     15
     """
     start, unravel = trained_part(params)
+    quick = as_products(lambda w, x: apply(unravel(w), x))
 
     def scores(w: Array, batch: Batch) -> Array:
-        outputs = apply(unravel(w), batch["x"])
+        outputs = quick(w, batch["x"])
         rows = batch["x"].shape[0]
         if jnp.ndim(outputs) != 2 or outputs.shape[0] != rows:
             raise UserError(

@@ -24,6 +24,7 @@ from fedssca.data.sampling import Drawn, Population, drawn_rows, places_for, wor
 from fedssca.data.split import Columns, Rows
 from fedssca.methods.algorithm import Algorithm, Message, Request, State
 from fedssca.problem.problem import Array, Batch, Problem
+from fedssca.problem.tracing import bytes_of
 from fedssca.rounds.aggregate import Combine, plain_sum
 from fedssca.rounds.check import check_fit
 from fedssca.rounds.loop import one_round
@@ -35,7 +36,10 @@ Draw: TypeAlias = Callable[[Request], Drawn]
 """A request -> the rows of its batches, (clients asked, steps * batch or places)."""
 
 TILE = 3_000
-"""Rows that go through one product together: converted to floats they fit into the cache."""
+"""Rows that go through one product together, at most."""
+ROOM = 32_000_000
+"""Bytes of all that a network computes of these rows: most of it is still in the cache when it is
+used again. A convolutional network computes a hundred times as much of a row as a dense one."""
 
 
 class Fused:
@@ -177,7 +181,8 @@ class Joined:
                 drawn = _packed(drawn, present.ravel(), len(share) * algorithm.batch)
                 heavy = jnp.where(answers, share, 0).sum()
                 drawn["share"] = jnp.full_like(drawn["weight"], heavy / len(drawn["row"]))
-            return summed(reply, _tiles(drawn)) if len(drawn["row"]) > TILE else reply(drawn)
+            tile = _tile(self._problem, self._columns, request.w, len(drawn["row"]))
+            return reply(drawn) if tile is None else summed(reply, _tiles(drawn, tile))
         total: Message = summed(answer, (answers, drawn))
         return total
 
@@ -193,10 +198,23 @@ def _packed(drawn: Batch, present: Array, mean: int) -> Batch:
     return kept | {"weight": jnp.where(present[order], kept["weight"], 0)}
 
 
-def _tiles(drawn: Batch) -> Batch:
+def _tile(problem: Problem, columns: Batch, w: Array, rows: int) -> int | None:
+    """How many of so many rows go through a product together; None for all of them."""
+
+    def needed(count: int) -> int:
+        given = {name: (column.shape[1:], column.dtype) for name, column in columns.items()}
+        given |= {"client": ((), jnp.int32), "weight": ((), w.dtype)}
+        batch = {n: jax.ShapeDtypeStruct((count, *rest), kind) for n, (rest, kind) in given.items()}
+        return bytes_of(jax.make_jaxpr(problem.terms)(w, batch))
+
+    tile = min(TILE, max(1, ROOM // max(needed(2) - needed(1), 1)))
+    return tile if rows > tile else None
+
+
+def _tiles(drawn: Batch, tile: int) -> Batch:
     """(tiles, rows of one tile), the last one filled up with rows of weight 0."""
     rows = len(drawn["row"])
-    count = -(-rows // TILE)
+    count = -(-rows // tile)
     size = -(-rows // count)
     return jax.tree.map(
         lambda leaf: jnp.pad(leaf, (0, count * size - rows)).reshape(count, size), drawn
