@@ -136,7 +136,7 @@ def test_settings_clone_and_cross_validation(iris: tuple[np.ndarray, np.ndarray]
     assert set(model.get_params()) == {
         *("model", "hidden", "constraints", "objective", "l2", "rounds", "batch", "seed", "column"),
         *("max_rounds", "verbose", "encode", "keep", "drop"),
-        *("confidence", "calibration_fraction", "certify"),
+        *("confidence", "calibration_fraction", "certify", "class_weight"),
     }
     plain = clone(model).set_params(constraints=())
     assert cross_val_score(plain, x, y, cv=2, params={"clients": 2}).min() > 0.7
@@ -260,7 +260,13 @@ def _checked(model: Any, check: Callable[[Any], None]) -> None:
             pytest.skip(str(reason))
 
 
-CHECKS = list(estimator_checks_generator(FederatedClassifier("linear", rounds=10)))
+UNLIKE = {"check_sample_weight_equivalence_on_dense_data": "rows are dealt to clients at random"}
+"""Other rows are drawn for batches than with repeated rows, so that models are not equal bits."""
+CHECKS = list(
+    estimator_checks_generator(
+        FederatedClassifier("linear", rounds=10), expected_failed_checks=UNLIKE, mark="skip"
+    )
+)
 """The checks of scikit-learn, each with an estimator."""
 OF_TRAINING = {"check_classifiers_train", "check_fit_idempotent", "check_pipeline_consistency"}
 """The checks that are about how well or how often it is trained. In all others a model that is

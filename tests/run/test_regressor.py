@@ -14,9 +14,13 @@ from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from fedssca import FederatedRegressor, UserError
-from tests.run.test_estimators import OF_TRAINING, _checked, _name
+from tests.run.test_estimators import OF_TRAINING, UNLIKE, _checked, _name
 
-CHECKS = list(estimator_checks_generator(FederatedRegressor("linear", rounds=10)))
+CHECKS = list(
+    estimator_checks_generator(
+        FederatedRegressor("linear", rounds=10), expected_failed_checks=UNLIKE, mark="skip"
+    )
+)
 TRAINED = OF_TRAINING | {"check_regressors_train", "check_regressors_int"}
 
 

@@ -48,6 +48,8 @@ class DataSource:
     """Whether several files hold different rows ("sample") or columns ("feature")."""
     kind: TargetKind = "class"
     """What the label holds: a class, a number or a count."""
+    weight: str = ""
+    """The column with sample weights, which is no feature and is kept beside x."""
     label_optional: bool = False
     """Whether a table may be read without a label, to be looked at and not to train."""
 
@@ -63,6 +65,8 @@ class DataSource:
             raise UserError(
                 f"label {self.label!r} goes with data.path; {self.name} has its own label"
             )
+        if self.weight and self.name is not None:
+            raise UserError(f"data.weight = {self.weight!r} goes with data.path, not {self.name}")
         if self.name is not None:
             self._check_no_table(f"{self.name} is a ready-made data set")
             return ready_made(
@@ -151,17 +155,18 @@ class DataSource:
             notes=notes,
             id=self.id,
             drop=tuple(column for column in self.drop if column in raw.table),
+            weight=self.weight,
             ids=as_text(joined.table[self.id]) if self.id in joined.table else None,
         )
 
     def _check_columns(self, name: str, joined: JoinedFiles) -> None:
         """Refuse names that no column has, and columns that are asked for and left out."""
-        for column in (*self.drop, *self.categories, *filter(None, [self.id])):
+        for column in (*self.drop, *self.categories, *filter(None, [self.id, self.weight])):
             known = joined.left_out | joined.table.keys()
             if column not in known and not (joined.parties and column == self.id):
                 raise UserError(f"{name} has no column {column!r}; {nearest(column, joined.table)}")
         label = label_source(self.label, joined.table) if self.label else None
-        for key, away in (("id", [self.id]), ("drop", self.drop)):
+        for key, away in (("id", [self.id]), ("drop", self.drop), ("weight", [self.weight])):
             if label and label in away:
                 raise UserError(
                     f"data.{key} leaves out {label!r}, which is the label; name another column"

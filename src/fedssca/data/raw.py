@@ -74,6 +74,8 @@ class RawData:
     """What was decided while reading and the user should know."""
     kind: TargetKind = "class"
     """What the label holds."""
+    weight: str = ""
+    """The column with sample weights; it stands beside x and is no feature."""
 
     def encoder(self, rules: EncodingRules) -> Encoder:
         """The encoder, fitted to the training rows without calibration rows."""
@@ -81,7 +83,7 @@ class RawData:
             summaries = {
                 column: [summarise(column, cells, self._fitted, rules)]
                 for column, cells in self.table.items()
-                if column not in self.drop
+                if column not in (*self.drop, self.weight)
             }
             made = fit_encoder(summaries, rules, self.label, self.labels, self.keep, self.reading)
         except UserError as error:

@@ -19,6 +19,7 @@ from fedssca.data.dataset import Array
 from fedssca.data.encode import Encoder, TargetScale
 from fedssca.deploy.notes import MOST_ROWS
 from fedssca.errors import UserError
+from fedssca.problem.weights import SAMPLE_WEIGHT
 from fedssca.run.build import Job, encoding_rules, plan, reading_of
 from fedssca.run.config import Config, render
 
@@ -110,7 +111,8 @@ def question(config: Config, run: str) -> Question:
         "holder": config.data.label_holder,
         "reading": asdict(reading_of(config.data)),
         "categories": config.data.categories,
-        "drop": config.data.drop,
+        "drop": [*config.data.drop, *filter(None, [config.data.weight])],
+        "weight": config.data.weight,
         "rules": asdict(encoding_rules(config.data)),
         "run": run,
     }
@@ -141,6 +143,8 @@ def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:
         values = np.array([count[1 + place] for count in census.counts], dtype)
         columns[name] = np.repeat(values, repeats) if len(repeats) else np.zeros(total, dtype)
     x = np.broadcast_to(np.zeros((1, 1), census.dtype), (total, len(census.features)))
+    if config.data.weight:
+        columns[SAMPLE_WEIGHT] = np.ones(total, np.float32)
     rows = {"x": x, "y": y, **columns}
     dataset = Dataset(
         name="sites",

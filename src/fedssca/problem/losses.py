@@ -17,6 +17,7 @@ from fedssca.problem.problem import Array, Batch
 
 __all__ = [
     "LOSS",
+    "WEIGHTED_LOSS",
     "RowLoss",
     "cross_entropy",
     "huber",
@@ -31,6 +32,8 @@ RowLoss: TypeAlias = Callable[[Array, Batch], Array]
 """(scores (B, L), batch) -> the loss of every row, (B,)."""
 LOSS = "loss"
 """The name of the mean loss among the sampled terms."""
+WEIGHTED_LOSS = "weighted loss"
+"""The name of the mean of weight times loss."""
 ROUNDED = 0.05
 """The width of the rounded tip of the quantile loss, in units of y."""
 

@@ -16,10 +16,11 @@ from jax.flatten_util import ravel_pytree
 
 from fedssca.errors import UserError, nearest
 from fedssca.problem.constraint_kinds import ObjectiveName
-from fedssca.problem.constraints import LOSS, Constraint, ScoreTerm, worst_parts
+from fedssca.problem.constraints import Constraint, ScoreTerm, worst_parts
 from fedssca.problem.constraints.base import Once
 from fedssca.problem.convolution import as_products
 from fedssca.problem.limits import Bound
+from fedssca.problem.losses import LOSS, WEIGHTED_LOSS
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
 from fedssca.problem.tasks import CLASSIFICATION, ScoreMeasures, Task
 from fedssca.problem.worst import minimise_worst
@@ -54,7 +55,10 @@ def assemble(
     if l2 < 0:
         raise UserError(f"l2 = {l2}: it must not be negative")
     constraints = [*constraints, *parts]
-    fns: dict[str, ScoreTerm] = {LOSS: task.loss} if objective == "loss" else {}
+    if task.weight is not None and objective != "loss":
+        raise UserError(f'objective = {objective!r} takes no weights; only "loss" does')
+    loss = LOSS if task.weight is None else WEIGHTED_LOSS
+    fns: dict[str, ScoreTerm] = {loss: task.objective} if objective == "loss" else {}
     for constraint in constraints:
         fns.update({name: fn for name, (_, fn) in constraint.terms.items()})
     if not fns:
@@ -62,7 +66,7 @@ def assemble(
     columns = list(fns)
     combine = np.zeros((len(constraints) + 1, len(columns)))
     if objective == "loss":
-        combine[0, columns.index(LOSS)] = 1.0
+        combine[0, columns.index(loss)] = 1.0
     for row, constraint in zip(combine[1:], constraints, strict=True):
         for name, (weight, _) in constraint.terms.items():
             row[columns.index(name)] = weight * task.scale**constraint.units
@@ -100,6 +104,7 @@ def assemble(
         rooted=task.rooted | {c.name for c in constraints if c.units == 2},
         report=task.report,
         counted=task.counted | {c.name for c in constraints if c.stepwise and "loss" not in c.name},
+        weighted=task.weight is not None,
         over_all=task.names,
         steady=task.link is not None,
     )

@@ -62,6 +62,13 @@ class Task(NamedTuple):
     """The measures to which a row adds 0 or 1."""
     rooted: frozenset[str] = frozenset()
     """The measures of which the square root is reported."""
+    weight: Callable[[Batch], Array] | None = None
+    """The weight of every row in the objective (`problem/weights.py`); None: all weigh the same."""
+
+    def objective(self, scores: Array, batch: Batch) -> Array:
+        """The loss of every row times its weight."""
+        loss = self.loss(scores, batch)
+        return loss if self.weight is None else self.weight(batch).astype(loss.dtype) * loss
 
     def error(self, scores: Array, batch: Batch) -> Array:
         """Predicted y less y of every row, in the unit in which the target is trained."""

@@ -165,7 +165,8 @@ def simulate(
     result = conclude(problem, evaluator, chosen_by, state, rows, steps, thresholds)
     if calibration:
         result = with_certificate(problem, evaluator, parties, result, calibration)
-    notes = no_better_than_constant(evaluator.constant, result.final) + safeguard.notes(state)
+    constant = None if problem.weighted else evaluator.constant
+    notes = no_better_than_constant(constant, result.final) + safeguard.notes(state)
     notes += _end(stream, int(state.round), last) + result.notes
     result = replace(result, points=points, diverged=safeguard.ended)
     if ledger:

@@ -41,6 +41,7 @@ from fedssca.deploy.site.labels import SiteLabels
 from fedssca.deploy.site.raw_table import RawTable
 from fedssca.deploy.site.refusal import LimitRefused
 from fedssca.errors import UserError
+from fedssca.problem.weights import SAMPLE_WEIGHT, sample_weights
 from fedssca.run.schema import SiteLimits
 
 __all__ = ["SiteRows", "digest"]
@@ -65,12 +66,14 @@ class SiteRows:
         if table.test is None and table.y is not None:
             train = stratified(self._labels.classes(table.y), asked["test_fraction"], DIVISION)
         self._divide(train)
-        for column in asked["extra"]:
+        needed = dict.fromkeys(asked["extra"], "a constraint")
+        needed |= dict.fromkeys(filter(None, [asked["weight"]]), "data.weight")
+        for column, what in needed.items():
             if column not in table.extra and (table.y is not None or not asked["columns"]):
                 there = ", ".join(table.extra) or "none"
                 raise UserError(
-                    f"a constraint asks for column {column!r}, columns are: {there}; "
-                    "change the constraint's column, or the site's table"
+                    f"{what} asks for column {column!r}, columns are: {there}; "
+                    "change that column, or the site's table"
                 )
         if table.y is None and not asked["columns"]:
             raise UserError(
@@ -277,6 +280,8 @@ class SiteRows:
                 name: codes(known_cells(extra_cells(table, name), kinds, name), kinds)
                 for name, kinds in census.extra.items()
             }
+            if name := self._asked["weight"]:
+                out[SAMPLE_WEIGHT] = sample_weights(f"column {name!r}", table.extra[name])
         return out
 
     def _training(self, values: Array) -> Array:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample
 from fedssca.data.calibration import with_calibration
@@ -11,6 +15,8 @@ from fedssca.data.encode import EncodingRules
 from fedssca.data.lines import Reading
 from fedssca.data.load import DataSource, encoded
 from fedssca.data.split import by_owner
+from fedssca.errors import UserError
+from fedssca.problem.weights import SAMPLE_WEIGHT, sample_weights
 from fedssca.run.schema import Config, DataSettings
 
 __all__ = ["data_source", "encoding_rules", "load_dataset", "reading_of", "share_out"]
@@ -22,15 +28,31 @@ def load_dataset(config: Config) -> Dataset:
     if fraction:
         data = with_calibration(data, fraction, config.run.seed)
     dataset = encoded(data, encoding_rules(config.data))
+    if config.data.weight:
+        dataset = _weighted(dataset, config)
     for note in dataset.notes:
         warnings.warn(note, stacklevel=2)
     return dataset
 
 
+def _weighted(dataset: Dataset, config: Config) -> Dataset:
+    """The data with the sample weights under their own name, beside what groups are made of."""
+    name = config.data.weight
+    kept = name in (*config.data.keep, *config.problem.columns)
+    if name in dataset.kinds:
+        raise UserError(f"data.weight = {name!r}: the column holds text; weights are numbers")
+
+    def part(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        own = {SAMPLE_WEIGHT: sample_weights(f"data.weight = {name!r}", columns[name])}
+        return {n: v for n, v in columns.items() if kept or n != name} | own
+
+    return dataclasses.replace(dataset, train=part(dataset.train), test=part(dataset.test))
+
+
 def data_source(config: Config) -> DataSource:
     """Where the rows of a config come from."""
     data = config.data
-    asked = list(dict.fromkeys([*data.keep, *config.problem.columns]))
+    asked = [*data.keep, *config.problem.columns, *filter(None, [data.weight])]
     return DataSource(
         name=None if data.own else data.name,
         path=data.paths or None,
@@ -38,7 +60,7 @@ def data_source(config: Config) -> DataSource:
         label=data.label or None,
         test_fraction=data.test_fraction,
         seed=config.run.seed,
-        keep=asked,
+        keep=list(dict.fromkeys(asked)),
         test_path=data.test_path or None,
         id=data.id,
         drop=data.drop,
@@ -48,6 +70,7 @@ def data_source(config: Config) -> DataSource:
         query=data.query,
         split=data.split,
         kind=config.problem.target,
+        weight=data.weight,
     )
 
 

@@ -24,6 +24,7 @@ from fedssca.problem.models import classifier
 from fedssca.problem.networks import Network
 from fedssca.problem.problem import Part, Problem
 from fedssca.problem.tasks import CLASSIFICATION, UNIT, Task, regression
+from fedssca.problem.weights import class_weights, weighted
 from fedssca.run.schema import Config
 
 __all__ = ["l2_of", "network_of", "problem_of", "task_of"]
@@ -56,10 +57,19 @@ def problem_of(
         l2=l2_of(config, dataset, clients),
         features=features,
         seed=config.run.seed,
-        task=task_of(config, dataset.target),
+        task=_weighted(config, dataset, rows),
         **parts_from_config(posed.objective, posed.column, rows),
     )
     return replace(made, parts=_parts(config, rows))
+
+
+def _weighted(config: Config, dataset: Dataset, rows: TrainingRows) -> Task:
+    """The task with the weights of classes and of rows in its objective."""
+    asked, classes = config.problem.class_weights, None
+    if asked is not None:
+        y = rows.columns["y"]
+        classes = class_weights(asked, y, dataset.labels, "problem.class_weights")
+    return weighted(task_of(config, dataset.target), classes, bool(config.data.weight))
 
 
 def task_of(config: Config, target: TargetScale | None) -> Task:

@@ -11,7 +11,9 @@ from sklearn.base import ClassifierMixin
 
 from fedssca.data.classes import class_names
 from fedssca.errors import UserError
+from fedssca.problem.constraints import TrainingRows
 from fedssca.problem.tasks import CLASSIFICATION
+from fedssca.problem.weights import class_weights
 from fedssca.run.estimators.clients import ClientColumns
 from fedssca.run.estimators.federated import FederatedEstimator, LabelledParts
 
@@ -41,6 +43,9 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     functions of yours need beside x, and `drop` columns that are no features; limits can name them
     all the same.
 
+    `class_weight` are the weights of the classes in the objective: "balanced", or a mapping from
+    classes to numbers; others weigh 1.
+
     With a `confidence` the limits are promised for new rows with that probability: the share
     `calibration_fraction` of the rows takes no part in training and tests them. `certify` is
     "pooled" (new rows of all clients together) or "each_site" (those of every single client).
@@ -53,6 +58,11 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     """
 
     classes_: np.ndarray
+
+    def _class_weights(self, known: TrainingRows) -> np.ndarray | None:
+        if self.class_weight is None:
+            return None
+        return class_weights(self.class_weight, known.columns["y"], known.classes, "class_weight")
 
     def _labelled(
         self, parts: Sequence[ClientColumns], aside: Sequence[np.ndarray]

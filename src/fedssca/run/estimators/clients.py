@@ -11,6 +11,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import type_of_target
 
 from fedssca.errors import UserError
+from fedssca.problem.weights import SAMPLE_WEIGHT, sample_weights
 from fedssca.run.estimators.frames import is_frame
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "checked",
     "features",
     "parties_of",
+    "with_weights",
     "without_text",
 ]
 
@@ -52,6 +54,23 @@ def parties_of(parties: Any) -> list[Any]:
             made.append({"x": part[0], "y": part[1]})
         else:
             raise UserError(f'client {i} must be a pair (X, y) or a mapping with "x" and "y"')
+    return made
+
+
+def with_weights(parts: Sequence[dict[str, Any]], weights: Any) -> list[dict[str, Any]]:
+    """Return the clients with the weights of their rows, one array for each client."""
+    if len(weights) != len(parts):
+        raise UserError(
+            f"sample_weight has {len(weights)} arrays for {len(parts)} clients: give one for each"
+        )
+    made = []
+    for part, own in zip(parts, weights, strict=True):
+        found = sample_weights("sample_weight", np.asarray(own))
+        if len(found) != len(np.atleast_1d(np.asarray(part["y"]))):
+            raise UserError(
+                f"sample_weight has {len(found)} rows, y has {len(np.asarray(part['y']))}"
+            )
+        made.append({**part, SAMPLE_WEIGHT: found})
     return made
 
 

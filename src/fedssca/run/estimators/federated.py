@@ -25,6 +25,7 @@ from fedssca.problem.models import classifier, linear, mlp
 from fedssca.problem.pickling import portable
 from fedssca.problem.problem import Problem
 from fedssca.problem.tasks import Task
+from fedssca.problem.weights import SAMPLE_WEIGHT, ClassWeights, weighted
 from fedssca.run.build.calibrate import auto_for
 from fedssca.run.certified import with_certificate
 from fedssca.run.estimators.clients import (
@@ -33,6 +34,7 @@ from fedssca.run.estimators.clients import (
     checked,
     features,
     parties_of,
+    with_weights,
     without_text,
 )
 from fedssca.run.estimators.frames import (
@@ -97,6 +99,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         confidence: float | None = None,
         calibration_fraction: float = 0.2,
         certify: Literal["pooled", "each_site"] = "pooled",
+        class_weight: ClassWeights | None = None,
     ) -> None:
         self.model = model
         self.hidden = hidden
@@ -115,16 +118,21 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         self.confidence = confidence
         self.calibration_fraction = calibration_fraction
         self.certify = certify
+        self.class_weight = class_weight
 
-    def fit(self, X: Any, y: Any = None, clients: int = 5) -> Self:
+    def fit(self, X: Any, y: Any = None, clients: int = 5, sample_weight: Any = None) -> Self:
         """Train with `fit(parties)` or with `fit(X, y, clients)`.
 
         `parties` is a list with one (X, y) or {"x": ..., "y": ...} per client. X and y are divided
         at random among `clients` clients. The batch is at most the rows of the smallest client.
+        `sample_weight` are the weights of the rows in the objective, with `parties` one array for
+        each; limits and metrics count every row once.
         """
         if self.batch < 1:
             raise UserError(f"batch = {self.batch}: it must be at least 1")
         given = parties_of(X) if y is None else [{"x": X, "y": y}]
+        if sample_weight is not None:
+            given = with_weights(given, sample_weight if y is None else [sample_weight])
         aside = self._set_aside(given)
         parts = self._encoded(given, y is None, aside)
         check_same_features(parts)
@@ -136,13 +144,14 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
             rows.beside(), labelled.names, rows.sizes, None, kinds, task=labelled.task.name
         )
         limits = limits_of(self.constraints, rows, known)
+        task = weighted(labelled.task, self._class_weights(known), SAMPLE_WEIGHT in known.columns)
         problem = classifier(
             self._network(),
             limits,
             objective=self.objective,
             l2=self.l2,
             seed=self.seed,
-            task=labelled.task,
+            task=task,
             **parts_from_config(self.objective, self.column, known),
         )
         batch = min(self.batch, *rows.sizes)
@@ -233,6 +242,11 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the clients with y as it is trained, the names of classes, and the task."""
         raise NotImplementedError
 
+    def _class_weights(self, known: TrainingRows) -> np.ndarray | None:
+        """Return the weights of the classes in the objective; None: all weigh the same."""
+        del known
+        return None
+
     @property
     def _outputs(self) -> int:
         """The number of scores."""
@@ -271,7 +285,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         if self.model == "mlp":
             if isinstance(self.hidden, int) and self.hidden < 1:
                 raise UserError(f"hidden = {self.hidden}: it must be at least 1")
-            return mlp(inputs, self.hidden, outputs)
+            return mlp(inputs, self.hidden, outputs, biases=self._numbers or None)
         if self.model == "linear":
             return linear(inputs, outputs)
         raise UserError(f'model = {self.model!r}: it must be "mlp", "linear" or a fedssca Model')

@@ -5,6 +5,7 @@ They are computed as a run computes those of its held-out rows, to the same bits
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,7 +43,9 @@ def problem_again(model: TrainedModel) -> Problem:
         target=model.target,
     )
     blocks = [np.array(block) for block in model.blocks]
-    return problem_of(model.config, dataset, rows, blocks or None)
+    data = dataclasses.replace(model.config.data, weight="")  # only the objective has weights
+    config = dataclasses.replace(model.config, data=data)
+    return problem_of(config, dataset, rows, blocks or None)
 
 
 def evaluate_rows(

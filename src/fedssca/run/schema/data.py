@@ -58,6 +58,11 @@ class DataSettings:
         "different columns are joined by it.",
         default="",
     )
+    weight: str = key(
+        "The column of `path` with the weights of the rows in the objective, numbers of 0 or more. "
+        "It is not a feature; limits and metrics count every row once.",
+        default="",
+    )
     drop: list[str] = key(
         "Columns of `path` that are no features; limits can make groups of them all the same.",
         default=[],

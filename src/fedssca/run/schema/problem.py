@@ -31,6 +31,7 @@ from fedssca.run.schema.types import (
     MODEL,
     Bins,
     ClassName,
+    ClassWeightTable,
     Flag,
     FunctionName,
     OneOrMore,
@@ -216,6 +217,13 @@ class ProblemSettings:
     quantile: Share = key(
         "The quantile of the target that the loss quantile predicts.", default=QUANTILE_LEVEL
     )
+    class_weights: ClassWeightTable | None = key(
+        'The weights of the classes in the objective: "balanced" for N / (L N_l), with N_l of the '
+        "N training rows in class l of L, or a table such as {sick = 5}; others weigh 1. Limits "
+        "and metrics count every row once.",
+        default=None,
+        unset="all weigh 1",
+    )
     objective: ObjectiveName = key(
         "What is minimised: the mean loss (loss), the largest loss of a client (worst_client) or "
         "of a group of rows (worst_group), each plus l2 |w|^2; or |w|^2 alone (norm).",
@@ -274,6 +282,12 @@ class ProblemSettings:
         if self.task == "classification" and self.loss is not None:
             words = 'only task = "regression" takes a loss; a classification has the cross-entropy'
             raise invalid(words, "loss", self.loss)
+        if self.class_weights is not None and self.task != "classification":
+            words = f"a {self.task} has no classes; weigh rows with data.weight"
+            raise invalid(words, "class_weights")
+        if self.class_weights is not None and self.objective != "loss":
+            words = f'the objective {self.objective!r} takes no weights; use "loss"'
+            raise invalid(words, "class_weights")
         for entry in self.constraint:
             kind = kind_of(entry.kind)
             if self.task not in kind.tasks:
@@ -325,7 +339,8 @@ class ProblemSettings:
     @property
     def counts(self) -> bool:
         """Terms depend on how many rows have which label, or are in which group."""
-        return bool(self.column) or any(entry.counts for entry in self.constraint)
+        balanced = self.class_weights == "balanced"
+        return balanced or bool(self.column) or any(entry.counts for entry in self.constraint)
 
     @property
     def per_client(self) -> bool:

@@ -31,6 +31,7 @@ __all__ = [
     "MODEL",
     "Bins",
     "ClassName",
+    "ClassWeightTable",
     "Flag",
     "FunctionName",
     "NamesOrNumber",
@@ -94,6 +95,13 @@ Bins: TypeAlias = Annotated[
     Discriminator(lambda value: "<table>" if isinstance(value, Mapping) else "<list>"),
 ]
 """Numbers that increase, or a table with such a list for each column."""
+
+ClassWeightTable: TypeAlias = Annotated[
+    Annotated[Literal["balanced"], Tag("<word>")]
+    | Annotated[dict[str, Annotated[Real, Field(ge=0)]], Tag("<table>"), Field(min_length=1)],
+    Discriminator(lambda value: "<table>" if isinstance(value, Mapping) else "<word>"),
+]
+"""The word balanced, or a number of 0 or more for each class."""
 
 TextOrTexts: TypeAlias = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[list[str], Tag("<list>"), Field(min_length=1)],
