@@ -110,6 +110,9 @@ class Algorithm(NamedTuple):
     places: int = 0
     """Places for the rows of a batch that is a Poisson sample of B rows on average; 0: a batch has
     exactly B rows."""
+    one_gradient: bool = False
+    """A message has the means of some terms, and the gradient of one weighted sum of these means,
+    which may be read from a change of w. It is then known how it is clipped."""
 
 
 def first_state(problem: Problem, w: Array, memory: Any) -> State:

@@ -257,7 +257,7 @@ def corrected_ssca(
             u = u + PROBING * sign * mean / at_least(long, lengths)
         return u / jnp.maximum(jnp.abs(u).max(), TINY)
 
-    return Algorithm("ssca", batch, 1, init, request, reply, update)
+    return Algorithm("ssca", batch, 1, init, request, reply, update, one_gradient=True)
 
 
 def at_least(found: Array, ratios: np.ndarray) -> Array:

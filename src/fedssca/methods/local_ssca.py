@@ -130,7 +130,7 @@ def local_ssca(
         )
 
     init = opened(problem, course, opening)
-    return Algorithm("ssca", batch, steps, init, request, reply, update)
+    return Algorithm("ssca", batch, steps, init, request, reply, update, one_gradient=True)
 
 
 def local_ssca_change(

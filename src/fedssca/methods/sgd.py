@@ -98,6 +98,7 @@ def sgd(
         publish,
         reply,
         update,
+        one_gradient=True,
     )
 
 

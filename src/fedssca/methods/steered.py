@@ -99,4 +99,4 @@ def steered_ssca(
         )
 
     init = opened(problem, course, opening)
-    return Algorithm("ssca", batch, 1, init, request, reply, update)
+    return Algorithm("ssca", batch, 1, init, request, reply, update, one_gradient=True)

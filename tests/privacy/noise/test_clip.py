@@ -106,6 +106,15 @@ def test_clipped_samples_are_those_of_a_loop(method: str, monkeypatch: pytest.Mo
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["sgd", "steered"])
+def test_samples_that_weigh_nothing_send_nothing(method: str) -> None:
+    problem, algorithm = METHODS[method]()
+    clipped = per_sample(algorithm, CLIP, VALUE, change=CHANGES.get(method))
+    none = DATA | {"weight": np.zeros(N), "share": np.zeros(N)}
+    got = clipped.reply(problem.terms, request(problem, algorithm), none)
+    assert all(not np.any(leaf) for leaf in jax.tree.leaves(got))
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_wide_bounds_change_nothing(method: str) -> None:
     problem, algorithm = METHODS[method]()

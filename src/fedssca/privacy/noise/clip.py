@@ -20,6 +20,7 @@ together a sample again counts at most C.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import jax
@@ -28,6 +29,7 @@ import numpy as np
 
 from fedssca.data.memory import summed
 from fedssca.methods.algorithm import Algorithm, LocalChange, Message, Request
+from fedssca.privacy.noise.ghost import Tapped, places, tapped
 from fedssca.problem.problem import Array, Batch, Terms
 
 __all__ = ["ReadChange", "per_client", "per_sample"]
@@ -77,13 +79,29 @@ def per_sample(
                 jax.tree.map(lambda leaf: _weighted(factor, leaf, whose), slopes),
             )
 
+        def joint(model: Tapped, rows: Batch) -> Message:
+            weight = jnp.asarray(rows["weight"], request.w.dtype)
+            whole, even = weight.sum(), jnp.full_like(weight, 1 / len(weight))
+            # Rows that weigh nothing at all have a mean too, which then counts nothing.
+            told = {k: v for k, v in rows.items() if k != "share"}
+            told["weight"] = jnp.where(whole > 0, weight / whole, even)
+            mean = algorithm.reply(tapped(model, bound, value_clip), request, told)
+            mean = mean._replace(vectors=_centred(mean.vectors, still))
+            return jax.tree.map(lambda leaf: whole * leaf, mean)
+
         # What clients weigh in all is public. The rows of a Poisson sample are not: their number
         # must not change what the server knows anyway.
         weight = batch["share" if "share" in batch else "weight"].sum().astype(request.w.dtype)
         one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batch)
         shape = jax.eval_shape(alone, one).vectors
-        room = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shape))
-        total = summed(some, _parts(batch, max(1, ROOM // max(room, 1))))
+        size_of = sum(leaf.size for leaf in jax.tree.leaves(shape))
+        model = None
+        if algorithm.one_gradient and size_of == request.w.size and whose is None:
+            model = places(terms, request.w, {k: v for k, v in one.items() if k != "share"})
+        each, held = (some, size_of) if model is None else (partial(joint, model), model.held)
+        room = max(held, 1) * request.w.dtype.itemsize
+        parts = _parts(batch, max(1, ROOM // room))
+        total = summed(each, parts) if len(parts["weight"]) > 1 else each(batch)
         return total._replace(vectors=_placed(total.vectors, still, weight))
 
     return algorithm._replace(reply=reply)
