@@ -23,7 +23,10 @@ app = new_app()
 @app.command(epilog="Example: fedssca bench --only limit --json")
 def bench(
     only: Annotated[
-        str | None, typer.Option(help="Measure one section only: limit, methods, peers or growth.")
+        str | None,
+        typer.Option(
+            help="Measure one section only: limit, methods, noise, deep, start, peers or growth."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder for tables and figures.")] = Path(
         "runs/bench"
@@ -47,9 +50,10 @@ def bench(
 ) -> None:
     """Measure the time of a round.
 
-    Section limit compares it with the matrix products that it consists of, section methods
-    compares methods, section peers other frameworks, and section growth measures it for growing
-    models, batches and clients.
+    Section limit compares it with the matrix products that it consists of, methods compares
+    methods, noise rounds with and without noise, deep rounds of deeper networks with PyTorch, start
+    the time to the first row of a run with that of importing JAX, peers other frameworks, and
+    growth measures it for growing models, batches and clients.
     """
     with starting_up():
         from fedssca.studies.bench.measure import SECTIONS, measure_all

@@ -15,7 +15,20 @@ import pytest
 
 from fedssca.cli import main as cli
 from fedssca.errors import UserError
-from fedssca.studies.bench import costs, extras, growth, limit, measure, peers, report, task, timing
+from fedssca.problem import models as classifier_models
+from fedssca.studies.bench import (
+    costs,
+    deep,
+    extras,
+    growth,
+    limit,
+    measure,
+    noise,
+    peers,
+    report,
+    task,
+    timing,
+)
 from fedssca.studies.bench.child import MARK, last_line, run_child
 from fedssca.studies.bench.venv import environment_folder, prepare
 
@@ -78,6 +91,32 @@ def test_limit_as_json(monkeypatch, capsys, tmp_path: Path, data: task.Images) -
     assert names == {"bench.json", "limit.csv", "limit.png"}
     report.print_found(found)
     assert "a round / its two matrix products" in capsys.readouterr().out
+
+
+def test_noise_and_start_as_json(monkeypatch, capsys, tmp_path: Path, data: task.Images) -> None:
+    monkeypatch.setattr(measure, "images", lambda: data)
+    small = {name: lambda: classifier_models.mlp(task.FEATURES, 4, 10) for name in deep.DEEP}
+    monkeypatch.setattr(noise, "DEEP", small)
+    monkeypatch.setattr(noise, "BATCH", 5)
+    for section in ("noise", "start"):
+        code, out, _ = run(
+            monkeypatch, capsys, "--only", section, "--quick", "--json", "--out", tmp_path
+        )
+        assert code == 0
+        found = json.loads(out)
+        ratios = found[section] if section == "noise" else {"start": found[section]}
+        assert list(ratios) == (["mlp", "cnn"] if section == "noise" else ["start"])
+        assert all(ratio > 0 for ratio in ratios.values())
+        report.print_found(found)
+        assert report.RATIOS[section] in capsys.readouterr().out
+        assert (tmp_path / f"{section}.csv").is_file()
+
+
+def test_deep_networks_are_compared_with_pytorch(monkeypatch, data: task.Images) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    monkeypatch.setattr(deep, "BATCH", 2)
+    found = deep.measure_deep(data, 1, 0.0, quiet)
+    assert list(found["deep"]) == list(found["deep_loop"]) == ["cnn", "mlp3"]
 
 
 def test_the_promised_batches() -> None:

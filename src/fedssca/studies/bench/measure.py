@@ -11,16 +11,19 @@ from typing import Any
 from fedssca.data import cache_folder
 from fedssca.errors import UserError
 from fedssca.studies.bench.costs import measure_costs
+from fedssca.studies.bench.deep import measure_deep
 from fedssca.studies.bench.growth import measure_growth
 from fedssca.studies.bench.limit import measure_limit
 from fedssca.studies.bench.methods import METHODS, measure_methods
+from fedssca.studies.bench.noise import measure_noise
 from fedssca.studies.bench.peers import Plan, folder, measure_peers
+from fedssca.studies.bench.start import measure_start
 from fedssca.studies.bench.task import images
 from fedssca.studies.bench.timing import machine
 
 __all__ = ["SECTIONS", "measure_all"]
 
-SECTIONS = ("limit", "methods", "peers", "growth")
+SECTIONS = ("limit", "methods", "noise", "deep", "start", "peers", "growth")
 Tell = Callable[[str], None]
 """Takes a line about the progress, or a warning."""
 
@@ -53,6 +56,17 @@ def measure_all(
         found |= measure_costs(data, turns, seconds, tick)
     if "methods" in sections:
         found |= measure_methods(data, methods, turns, seconds, tick)
+    if "noise" in sections:
+        found |= measure_noise(data, turns, seconds, tick)
+    if "deep" in sections:
+        try:
+            found |= measure_deep(data, turns, seconds, tick)
+        except UserError as error:
+            if sections == ("deep",):
+                raise
+            warn(f"note: {error}")
+    if "start" in sections:
+        found |= measure_start(1 if quick else 5, tick)
     if "peers" in sections:
         plan = Plan(threads=os.cpu_count() or 1)
         if quick:

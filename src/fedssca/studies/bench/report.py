@@ -19,6 +19,13 @@ from fedssca.run.curves import COLOURS, DASHES
 __all__ = ["print_found", "save"]
 
 Found = Mapping[str, Any]
+RATIOS = {
+    "noise": "a round with clipped samples and noise / without",
+    "deep": "a round / PyTorch's joined batch",
+    "deep_loop": "a round / PyTorch's loop over the clients",
+    "start": "first row of the default run / import jax",
+    "start_cold": "the same when nothing is compiled",
+}
 MARKERS = "os^DvPX"
 LABELS = {
     "batch": "batch B",
@@ -46,6 +53,9 @@ def print_found(found: Found) -> None:
     if "methods" in found:
         times = [(name, f"{seconds * 1e3:.3g}") for name, seconds in found["methods"].items()]
         _table(console, "a round of each method, B = 10", ("method", "ms / round"), times)
+    for section, title in RATIOS.items():
+        if section in found:
+            _table(console, title, ("what", "ratio"), _ratio_rows(found[section]))
     if "peers" in found:
         kept = {k: v for k, v in found["peers_details"].items() if k not in found["peers_failed"]}
         heads = ("framework", "ms / round", "ratio", "spread", "start-up", "loss")
@@ -64,6 +74,11 @@ def print_found(found: Found) -> None:
             for r in found["growth"]
         ]
         _table(console, "how a round grows", ("axis", "value", "line", "ms / round"), rows)
+
+
+def _ratio_rows(ratios: float | Mapping[str, float]) -> list[tuple[str, str]]:
+    pairs = ratios if isinstance(ratios, Mapping) else {"time": ratios}
+    return [(name, f"{ratio:.2f}") for name, ratio in pairs.items()]
 
 
 def _peer(name: str, row: Found, ratio: float | None) -> tuple[str, ...]:
@@ -112,6 +127,9 @@ def save(found: Found, out: Path) -> list[Path]:
             written.append(_csv(out / "methods.csv", found["methods_seconds"]))
             title = "seconds per round (log scale)"
             written.append(_bars(out / "methods.png", found["methods"], title, log=True))
+        for section in ("noise", "deep", "start"):
+            if section in found:
+                written.append(_csv(out / f"{section}.csv", found[f"{section}_seconds"]))
         if "peers" in found:
             written.append(_csv(out / "peers.csv", found["peers_details"]))
             title = "seconds per round / ours (log scale)"
