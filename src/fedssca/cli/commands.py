@@ -27,6 +27,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of a run's TOML, for completion in editors.",
     "reproduce": "Draw the figures of the paper again and check its statements.",
     "bench": "Measure the time of a round.",
+    "doctor": "Check this installation, and say what to do about what is wrong.",
 }
 """Every command and its line in `fedssca --help`: the first line of the command's own help.
 
