@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fedssca.cli.options import Json, MLflow, Quiet, TensorBoard, new_app
+from fedssca.cli.options import Json, MLflow, Personal, Quiet, TensorBoard, new_app
 from fedssca.errors import UserError
 from fedssca.system import starting_up
 
@@ -32,6 +34,7 @@ def export(
     torch: Annotated[
         Path | None, typer.Option(help="A file for the network as a program of PyTorch.")
     ] = None,
+    personal: Personal = "",
     tensorboard: TensorBoard = None,
     mlflow: MLflow = None,
     quiet: Quiet = False,
@@ -54,12 +57,17 @@ def export(
         raise UserError("a model is exported from one run: name one run directory")
     told: dict[str, Any] = {}
     if any(models):
-        told["files"] = [str(path) for path in export_model(runs[0], models)]
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", UserWarning)
+            told["files"] = [str(path) for path in export_model(runs[0], models, personal)]
+        told |= {"notes": notes} if (notes := [str(each.message) for each in said]) else {}
     if any(trackers):
         told["rows"] = {str(run): export_run(run, trackers) for run in runs}
     if as_json:
         print(json.dumps(told))
     elif not quiet:
+        for note in told.get("notes", ()):
+            print(f"note: {note}", file=sys.stderr)
         for path in told.get("files", ()):
             print(f"saved in {path}")
         for run, rows in told.get("rows", {}).items():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Json",
     "MLflow",
+    "Personal",
     "Quiet",
     "Settings",
     "TensorBoard",
@@ -38,6 +39,15 @@ TensorBoard = Annotated[
 MLflow = Annotated[
     str | None,
     typer.Option("--mlflow", help="The tracking URI of MLflow, such as sqlite:///mlflow.db."),
+]
+
+
+Personal = Annotated[
+    str,
+    typer.Option(
+        help="Whose parts of the network are used, if the run has model.personal: a client, or the "
+        "file of a site."
+    ),
 ]
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedssca.cli.options import Json, Quiet, new_app
+from fedssca.cli.options import Json, Personal, Quiet, new_app
 from fedssca.errors import UserError
 from fedssca.system import starting_up
 
@@ -41,6 +41,7 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option(help="A column of the file to copy beside its ids.")
     ] = None,
+    personal: Personal = "",
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -53,7 +54,7 @@ def predict(
         from fedssca.run.model import load_model, predict_rows
 
     given: Any = rows if len(rows) > 1 else rows[0]
-    found = predict_rows(load_model(run), given, " and ".join(map(str, rows)), keep or ())
+    found = predict_rows(load_model(run, personal), given, " and ".join(map(str, rows)), keep or ())
     give(found, out, quiet, as_json)
 
 

@@ -21,7 +21,15 @@ from fedssca.methods.algorithm import State
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.rounds.shapes import batch_shape
 
-__all__ = ["EvaluatedSums", "Evaluator", "evaluator_of", "evaluator_over", "state_row"]
+__all__ = [
+    "EvaluatedSums",
+    "Evaluator",
+    "clients_shown",
+    "constant_loss",
+    "evaluator_of",
+    "evaluator_over",
+    "state_row",
+]
 
 MOST_CLIENTS = 1000
 """Clients up to which everyone's own results are computed."""
@@ -59,7 +67,7 @@ def evaluator_over(
             return EvaluatedSums(means, rates, None if held is None else passes.sums(w, held)[1])
 
         def tally(w: Array) -> TallySums:
-            count, why = _clients_shown(rows)
+            count, why = clients_shown(rows)
             test = None if held is None else passes.tally(w, held, count if owned else 0)
             return divided(problem, passes.tally(w, own, count), test, why)
 
@@ -75,7 +83,7 @@ def evaluator_over(
     return on(training(train), train)
 
 
-def _clients_shown(rows: Rows | Columns) -> tuple[int, str]:
+def clients_shown(rows: Rows | Columns) -> tuple[int, str]:
     """The number of clients whose own results are computed, and why there are none."""
     if isinstance(rows, Columns):
         return 0, SHARED_ROWS

@@ -138,6 +138,8 @@ class Problem:
     """The measures whose denominator is the number of all rows."""
     kept: Kept | None = None
     """Given where some parameters of the model are not trained, see `parts.narrowed`."""
+    personal: Any = None
+    """The parts of the model that stay at the clients (`rounds.personal`); None: there are none."""
     programs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     """The compiled functions of this problem, see `once_per_problem`."""
 

@@ -27,9 +27,10 @@ from fedssca.rounds.aggregate import (
     plain_sum,
 )
 from fedssca.rounds.check import check_fit
-from fedssca.rounds.client import SERVER, ColumnClient, OpenClient, RowClient, for_party
+from fedssca.rounds.client import SERVER, ColumnClient, OpenClient, for_party
 from fedssca.rounds.exchange import Ends, Relay, pairwise
 from fedssca.rounds.loop import one_round
+from fedssca.rounds.personal import row_client
 from fedssca.rounds.perturb import Perturbation, unperturbed
 from fedssca.rounds.roles import roles_of
 from fedssca.rounds.shapes import round_shapes
@@ -69,7 +70,7 @@ class Local:
         if isinstance(clients, Rows):
             self.combine: Combine = plain_sum
             self._clients = [
-                RowClient(
+                row_client(
                     i, problem, algorithm, clients.client(i), clients.total, seed, perturbation
                 )
                 for i in range(clients.count)

@@ -18,7 +18,7 @@ from fedssca.run.certified import with_certificate
 from fedssca.run.checkpoint import load_checkpoint, save_checkpoint
 from fedssca.run.config import Config, absolute, parse, render
 from fedssca.run.data_digest import data_digest
-from fedssca.run.model import held_out_metrics, model_from, save_model
+from fedssca.run.model import held_out_metrics, model_from, save_model, save_personal
 from fedssca.run.more import extend
 from fedssca.run.privacy import evaluator_for, hides_clients, traffic_of
 from fedssca.run.promise import openings_of, save_certificate, save_openings, statement_of
@@ -168,9 +168,11 @@ def _fill(
     folder.save_model(w=result.w, w_last=result.last)
     model = model_from(job, result.w, versions())
     digest = save_model(folder, model)
+    save_personal(folder, job, result.w)
+    apart = evaluator.noisy or job.problem.personal is not None
     whole = (
         result.final
-        | ({} if evaluator.noisy else held_out_metrics(model, job.dataset.test))
+        | ({} if apart else held_out_metrics(model, job.dataset.test))
         | result.privacy
         | {
             "feasible": result.feasible,

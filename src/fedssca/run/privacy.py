@@ -13,6 +13,7 @@ import numpy as np
 from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
+from fedssca.evaluate.personal import personal_evaluator
 from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.participation import Cohort, cohort_of
@@ -246,6 +247,8 @@ def evaluator_for(
     seed: int,
 ) -> Evaluator:
     """The evaluator of a simulated run: exact, or with the noise that the run accounts for."""
+    if problem.personal is not None:
+        return personal_evaluator(problem, clients, test)
     if noise is None or noise.evaluation is None:
         return evaluator_over(problem, clients, test)
     return noised_evaluator(problem, clients, test, noise.evaluation, seed)

@@ -7,6 +7,7 @@
     model.npz       w
     model/          the complete model with its encoder (written by `run/model/files.py`)
     certificate.json what is promised for new rows (written by `run/promise`)
+    personal/       the parts of the model that belong to single clients, one file for each
     checkpoint/     state.npz: the server's state (written by `run/checkpoint.py`)
     curves.png      cost, accuracy and |w|^2 over the rounds
 

@@ -88,7 +88,8 @@ class SitePreparation:
         ledger: DataLedger,
         folder: Path,
     ) -> None:
-        """`folder` is for calibration rows and what was counted among them."""
+        """`folder` is for calibration rows and what was counted among them; personal parts of
+        models are beside it."""
         self._name, self._source, self._secure, self._identity = name, source, secure, identity
         self._ledger, self._folder = ledger, folder
         self.calibration = CalibrationUse()
@@ -225,6 +226,9 @@ class SitePreparation:
             if self._encoded is None:
                 self._encoded = self._rows.columns(census)
             number = census.names.index(self._name)
+            if job.problem.personal is not None:
+                file = self._folder.with_suffix(".personal") / f"{self.run.hex()}.npz"
+                job.problem.personal.part(number).keep_in(file)
             if self._sum_client is None and not census.columns:  # one for all stages of a run
                 identity = self._identity(census.names) if hides_sums(config) else None
                 count = len(census.names)

@@ -27,9 +27,10 @@ from fedssca.privacy.noise.evaluation import bounded
 from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.privacy.noise.secret import SecretNoise
 from fedssca.problem.problem import Array, Batch, Problem
-from fedssca.rounds.client import SERVER, ColumnClient, Outgoing, RowClient
+from fedssca.rounds.client import SERVER, ColumnClient, Outgoing
 from fedssca.rounds.codec import InvalidMessage
 from fedssca.rounds.exchange import Exchange, Pairwise
+from fedssca.rounds.personal import row_client, view_of
 from fedssca.run.build import Job
 from fedssca.run.privacy import hides_sums
 
@@ -91,7 +92,8 @@ def stage_client(
         held = len(parts.train["x"])
         draw = own_noise.batches(algorithm, held) if _is_noisy(noise) else None
         seed = job.config.run.seed
-        row = RowClient(number, problem, algorithm, parts.train, clients.total, seed, perturb, draw)
+        held_rows = parts.train, clients.total, seed
+        row = row_client(number, problem, algorithm, *held_rows, perturb, draw)
         return StageClient(row.handle, _no_peers)
     if stage == "evidence":
         used = calibration or CalibrationUse()
@@ -227,16 +229,17 @@ def _row_sums(
     stage: str, problem: Problem, number: int, parts: Parts, owner: int
 ) -> Callable[[str, Any], Outgoing]:
     """Sums over all rows of a site that holds rows; its held-out rows belong to `owner`."""
-    passes = full_passes(problem)
+    view = view_of(problem, number)
+    passes = full_passes(view.problem)
     client = np.full(len(parts.train["x"]), number, np.int32)
     owners = {"client": np.full(len(parts.test["x"]), owner)} if parts.test else {}
     own, held = everything(parts.train, client), held_out(parts.test | owners)
 
     def handle(phase: str, asked: Any) -> Outgoing:
         del phase
-        w = jnp.asarray(asked["w"])
+        w = view.point(asked["w"])
         if stage == "slope":
-            return {SERVER: {"slopes": passes.jacobian(w, own)}}
+            return {SERVER: {"slopes": view.common(passes.jacobian(w, own))}}
         if stage == "tally":
             train = passes.tally(w, own, 0)
             nothing = jax.tree.map(jnp.zeros_like, train)

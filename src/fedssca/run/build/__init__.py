@@ -24,6 +24,7 @@ from fedssca.methods.algorithm import Algorithm
 from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Problem
 from fedssca.rounds.check import check_fit
+from fedssca.rounds.personal import carrying
 from fedssca.run.aim import aimed, count_noise
 from fedssca.run.build.begin import begun, started, trained_parts
 from fedssca.run.build.calibrate import calibrated, probing
@@ -174,6 +175,8 @@ def _job(config: Config, dataset: Dataset, clients: Rows | Columns, problem: Pro
         method = method_of(config, aimed(config, problem, clients, noise.calibration))
         algorithm = in_cohorts(config, clients, method.algorithm)
         made, noise = noise_of(config, problem, clients, algorithm, method.change, probes)
+    if problem.personal is not None:
+        made = carrying(made, problem.personal, clients.count)
     if isinstance(clients, Columns):
         check_columns(config, problem, clients)
         if clients.collection == "open":

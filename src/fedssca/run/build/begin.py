@@ -12,8 +12,10 @@ import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.errors import ConfigError, UserError
+from fedssca.methods.schedule import power
 from fedssca.problem.parts import narrowed, places_of
 from fedssca.problem.problem import Problem
+from fedssca.rounds.personal import PersonalParts
 from fedssca.run.build.pose import network_of
 from fedssca.run.saved import read_saved
 from fedssca.run.schema import Config
@@ -61,10 +63,25 @@ def trained_parts(
     config: Config, dataset: Dataset, clients: Rows | Columns, problem: Problem
 ) -> Problem:
     """The problem in which only the parts `model.train` are trained; the rest stays at w(1)."""
+    if config.model.own_parts:
+        return _with_personal(config, dataset, problem)
     if not (names := config.model.trained):
         return problem
     blocks = clients.blocks if isinstance(clients, Columns) else None
     return narrowed(problem, places_of("model.train", network_of(config, dataset, blocks), names))
+
+
+def _with_personal(config: Config, dataset: Dataset, problem: Problem) -> Problem:
+    """The problem of the common parameters, whose clients train the others for themselves."""
+    places = places_of("model.personal", network_of(config, dataset), config.model.own_parts)
+    shared = np.setdiff1d(np.arange(problem.dimension), places)
+    if not len(shared):
+        raise ConfigError("model.personal", "model.personal names the whole network: leave a part")
+    given, chosen = config.algorithm.rate, config.algorithm
+    rate = power(given.a, given.alpha, name="algorithm.rate", most=float("inf"))._replace(
+        warm=given.warm, rise=given.rise, cool=given.cool, horizon=chosen.most_rounds
+    )
+    return replace(narrowed(problem, shared), personal=PersonalParts(problem, shared, rate))
 
 
 def _plain(value: Any) -> Any:

@@ -8,9 +8,11 @@ from typing import Any, TypeAlias
 from fedssca.data import Columns, Rows
 from fedssca.methods.algorithm import Algorithm
 from fedssca.problem.problem import Problem
+from fedssca.rounds.aggregate import in_clear
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
 from fedssca.rounds.loop import Runtime
+from fedssca.rounds.personal import PersonalRounds
 from fedssca.rounds.perturb import Perturbation
 from fedssca.rounds.robust import robust_sums
 from fedssca.run.privacy import hides_columns, hides_sums, simulated_exchange, simulated_sums
@@ -34,6 +36,12 @@ def engine_of(config: Config) -> Engine:
         seed: int,
         perturbation: Perturbation,
     ) -> Runtime:
+        if problem.personal is not None:
+            sums = in_clear
+            if hides_sums(config):
+                sums = simulated_sums(config, clients.count)
+            local = Local(problem, clients, algorithm, seed, perturbation, sums=sums)
+            return PersonalRounds(local, problem.personal)
         if config.deploy.robust != "none" and isinstance(clients, Rows):
             sums = robust_sums(config.deploy.robust, clients.sizes)
             return Local(problem, clients, algorithm, seed, perturbation, sums=sums)

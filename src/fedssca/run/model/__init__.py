@@ -3,6 +3,7 @@
 counted       what its limits need to know of the training rows
 trained       the model: network, weights, encoder, classes; predictions for new rows
 files         the files of `model/`
+personal      the parts that belong to single clients
 evaluation    loss, metrics and limits on new rows with labels
 predictions   the table of predictions that commands write
 """
@@ -10,6 +11,7 @@ predictions   the table of predictions that commands write
 from fedssca.run.model.counted import CountedRows
 from fedssca.run.model.evaluation import held_out_metrics
 from fedssca.run.model.files import digest_of, load_model, save_model
+from fedssca.run.model.personal import save_personal
 from fedssca.run.model.predictions import (
     Predictions,
     joint_predictions,
@@ -29,5 +31,6 @@ __all__ = [
     "model_from",
     "predict_rows",
     "save_model",
+    "save_personal",
     "write_predictions",
 ]

@@ -19,6 +19,7 @@ import numpy as np
 from fedssca.data.encode import Encoder, TargetScale
 from fedssca.problem.networks import Network
 from fedssca.run.model.counted import CountedRows
+from fedssca.run.model.personal import with_personal
 from fedssca.run.model.trained import TrainedModel
 from fedssca.run.record import RunDirectory
 from fedssca.run.saved import FORMAT, MODEL_FILES, digest_of_files, read_saved
@@ -47,13 +48,17 @@ def _weights(model: TrainedModel) -> bytes:
     return stream.getvalue()
 
 
-def load_model(run: str | Path) -> TrainedModel:
+def load_model(run: str | Path, personal: str | Path = "") -> TrainedModel:
     """Load the trained model of a finished run, simulated or deployed, from its run directory.
+
+    If clients have parts of the network of their own (`model.personal`), `personal` says whose are
+    used: the name or number of a client of a simulated run, or the file that a site has kept.
 
     >>> model = load_model("runs/first")                        # doctest: +SKIP
     >>> model.predict("new.csv"), model.predict_proba(frame)    # doctest: +SKIP
     """
-    return read_saved(Path(run).expanduser(), _model)
+    folder = Path(run).expanduser()
+    return with_personal(read_saved(folder, _model), folder, personal)
 
 
 def _state(model: TrainedModel) -> dict[str, Any]:

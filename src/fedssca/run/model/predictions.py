@@ -69,7 +69,7 @@ def predict_rows(
         model.classes,
         _chances(model, scores),
         {name: _ids(model, rows, table, name) for name in kept},
-        (*(joined.notes if joined else ()), *_unseen(model, table), *notes),
+        (*model.notes, *(joined.notes if joined else ()), *_unseen(model, table), *notes),
         evaluation,
         _numbers(model, scores),
     )

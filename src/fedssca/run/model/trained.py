@@ -68,6 +68,8 @@ class TrainedModel:
     """The sha256 of the files that it was loaded from; empty if it was not saved yet."""
     target: TargetScale | None = field(default=None, repr=False)
     """The unit of the predicted number; None: a class is predicted."""
+    whose: str = ""
+    """Where the personal parts of the network come from, in words; empty if there are none."""
 
     def predict(self, rows: Any) -> Array:
         """The most likely class of every row, by name; of a regression the predicted number."""
@@ -80,6 +82,11 @@ class TrainedModel:
         if self.target is not None:
             raise UserError("a regression has no probabilities of classes: use predict")
         return probabilities(self.scores(self.encode(self.table(rows))))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What users of the model should know of it."""
+        return (f"the personal part of the model is {self.whose}",) if self.whose else ()
 
     @property
     def task(self) -> Task:

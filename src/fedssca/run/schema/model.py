@@ -102,6 +102,12 @@ class ModelSettings:
         default=None,
         unset="all parts",
     )
+    personal: TextOrTexts | None = key(
+        "The parts of the network that stay at each client, such as head: trained there with steps "
+        "of algorithm.rate, and in no message. It is for clients that hold rows.",
+        default=None,
+        unset="none",
+    )
     options: dict[str, Any] | None = key(
         "What your own function takes beside the numbers of features and outputs and the seed.",
         default=None,
@@ -134,8 +140,12 @@ class ModelSettings:
     @property
     def trained(self) -> list[str]:
         """The names of the parts that are trained; empty means all."""
-        given = self.train or []
-        return [given] if isinstance(given, str) else list(given)
+        return _listed(self.train)
+
+    @property
+    def own_parts(self) -> list[str]:
+        """The names of the parts that stay at each client; empty means none."""
+        return _listed(self.personal)
 
     @property
     def own(self) -> bool:
@@ -146,3 +156,7 @@ class ModelSettings:
     def joins(self) -> bool:
         """Whether the network has bottoms that a head joins."""
         return self.name == "cnn" or bool(self.bottom)
+
+
+def _listed(given: str | list[str] | None) -> list[str]:
+    return [given] if isinstance(given, str) else list(given or [])

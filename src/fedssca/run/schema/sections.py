@@ -136,7 +136,7 @@ class Config:
                 "are the parties themselves: leave it out",
                 "model.parties",
             )
-        if misfit := self._misfit_of_sites():
+        if misfit := self._misfit_of_personal() or self._misfit_of_sites():
             raise invalid(*misfit)
         if self.algorithm.dropout and not self.algorithm.cohort:
             raise invalid(
@@ -177,6 +177,40 @@ class Config:
             *(entry.kind for entry in self.problem.constraint),
         ]
         return [name for name in named if ":" in name]
+
+    def _misfit_of_personal(self) -> tuple[str, str] | None:
+        """What does not go with parts of the network that stay at the clients, and its key."""
+        if not self.model.own_parts:
+            return None
+        chosen, privacy = self.algorithm, self.privacy
+        local = chosen.name == "ssca" and chosen.local_steps > 1
+        weighed = chosen.name == "ssca" and chosen.multipliers != "exact"
+        found = {
+            'clients that hold columns (data.split = "feature") share one model': (
+                self.data.split == "feature"
+            ),
+            "model.train names what is trained in common: leave one of the two out": (
+                bool(self.model.train)
+            ),
+            "privacy.clip and noise are accounted for models that are released whole": bool(
+                privacy.clip or privacy.noise_multiplier or privacy.epsilon
+            ),
+            "problem.confidence certifies one model for all": self.problem.certified,
+            "algorithm.cohort and deploy.robust need clients with one model": (
+                chosen.cohort > 0 or self.deploy.robust != "none"
+            ),
+            f'problem.objective = "{self.problem.objective}" compares groups under one model': (
+                self.problem.objective.startswith("worst")
+            ),
+            "the method must be one of fedssca": chosen.own,
+            "ssca takes one local step there": local,
+            'surrogate = "diagonal" has no personal parts': chosen.surrogate == "diagonal",
+            'limits need algorithm.name = "ssca" with multipliers = "corrected"': (
+                self.problem.limited and not weighed
+            ),
+        }
+        why = next((words for words, wrong in found.items() if wrong), None)
+        return (f"model.personal: {why}", "model.personal") if why else None
 
     def _misfit_of_sites(self) -> tuple[str, str] | None:
         """What in [deploy] does not fit the rest of the run, and its key."""
