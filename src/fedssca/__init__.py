@@ -45,6 +45,7 @@ _MODULE_OF = {
     "auto": "fedssca.run.build.calibrate",
     "beyond_at_most": "fedssca.problem.constraints",
     "bias_at_most": "fedssca.problem.constraints",
+    "calibration_at_most": "fedssca.problem.constraints",
     "by_feature": "fedssca.data.split",
     "by_sample": "fedssca.data.split",
     "calibrate": "fedssca.methods.calibrate",
@@ -162,6 +163,7 @@ if TYPE_CHECKING:
     from fedssca.problem.constraints import Groups as Groups
     from fedssca.problem.constraints import beyond_at_most as beyond_at_most
     from fedssca.problem.constraints import bias_at_most as bias_at_most
+    from fedssca.problem.constraints import calibration_at_most as calibration_at_most
     from fedssca.problem.constraints import client_loss_at_most as client_loss_at_most
     from fedssca.problem.constraints import client_loss_gap_at_most as client_loss_gap_at_most
     from fedssca.problem.constraints import cross_entropy as cross_entropy

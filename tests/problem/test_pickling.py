@@ -38,6 +38,7 @@ LIMITS: dict[str, list[Constraint]] = {
     "mae_gap": fedssca.mae_gap_at_most(0.2, TOWNS),
     "beyond": fedssca.beyond_at_most(0.2, bound=1.5),
     "bias": fedssca.bias_at_most(0.2, TOWNS),
+    "calibration": fedssca.calibration_at_most(0.2, TOWNS),
     "custom": fedssca.custom("spread", lambda scores, batch: scores[:, 0] ** 2, (0.1, 0.3)),
 }
 

@@ -21,6 +21,7 @@ from fedssca.run.record import RunDirectory
 from tests.deploy.loopback import RUN, Loopback, parties
 
 PACKAGE = """
+import jax
 import jax.numpy as jnp
 import numpy as np
 import fedssca
@@ -51,6 +52,16 @@ def squares(limit, power=2.0):
 
 def nothing(limit):
     return None
+
+def focal(scores, batch):
+    p = jnp.take_along_axis(jax.nn.softmax(scores), batch["y"][:, None], axis=1)[:, 0]
+    return -((1 - p) ** 2) * jnp.log(p)
+
+def absolute(scores, batch):
+    return jnp.sqrt(jnp.square(scores[:, 0] - batch["y"]) + 0.01)
+
+def summed(scores, batch):
+    return scores.sum()
 """
 CONFIG = """
 [data]
@@ -137,6 +148,36 @@ def test_limits_refused(entry: str, said: str, package: Path) -> None:
     assert said in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_loss_by_name(package: Path) -> None:
+    """Its mean is the objective and the reported cost, for classes and for numbers."""
+    few = ["model.name=linear", "problem.l2=0", "algorithm.rounds=30", "data.split=feature"]
+    result = execute(parse(NO_OPTIONS, [*few, "problem.loss=our_nets:focal"]), package / "run")
+    assert result["objective"] == pytest.approx(result["train_cost"], rel=1e-5)
+    assert result["train_cost"] < 0.5 * 0.25 * np.log(2)  # half of what w = 0 costs
+    settings = ["data.name=diabetes", "problem.task=regression", "problem.loss=our_nets:absolute"]
+    numbers = execute(parse(NO_OPTIONS, [*few, *settings]), package / "numbers")
+    assert numbers["objective"] == pytest.approx(numbers["train_cost"], rel=1e-5)
+    assert numbers["train_mae"] < 60
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["problem.loss=our_nets:summed"], "gives shape () for"),
+        (["problem.loss=our_nets:focl"], "our_nets has no function 'focl'; did you mean 'focal'?"),
+        (["problem.loss=squared"], "function of yours, package.module:function"),
+        (["problem.loss=our_nets:focal", "problem.confidence=0.9",
+          "problem.constraint=[{kind='loss',limit=1}]"], "certified with a loss of yours"),
+    ],
+)  # fmt: skip
+def test_losses_refused(settings: list[str], said: str, package: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        execute(parse(NO_OPTIONS, ["model.name=linear", *settings]), package / "run")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_function_of_all_columns_cannot_be_divided(package: Path) -> None:
     with pytest.raises(UserError, match="one function of all columns"):
         execute(parse(CONFIG, ["data.split=feature"]), package / "run")
@@ -146,7 +187,8 @@ def test_a_function_of_all_columns_cannot_be_divided(package: Path) -> None:
 def test_a_site_refuses_packages_that_it_does_not_allow(split: str, package: Path) -> None:
     """Nothing is imported before every site allows it; then the run is that of the simulator."""
     limit = "problem.constraint=[{kind='our_nets:squares', limit=2.0, arguments={power=1.5}}]"
-    named = ["model.name=our_nets:network"] if split == "sample" else ["model.name=mlp", limit]
+    named = ["model.name=our_nets:network", "problem.loss=our_nets:focal"]
+    named = named if split == "sample" else ["model.name=mlp", limit]
     settings = [*named, f"data.split={split}", "algorithm.multipliers=exact"]
     config = parse(NO_OPTIONS, settings)
     files = write_site_files(config, 2, package / "data")

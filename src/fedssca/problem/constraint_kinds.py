@@ -52,6 +52,7 @@ KindName: TypeAlias = Literal[
     "mae_gap",
     "beyond",
     "bias",
+    "calibration",
 ]
 ObjectiveName: TypeAlias = Literal["loss", "norm", "worst_client", "worst_group"]
 CompareName: TypeAlias = Literal["all", "pairs"]
@@ -188,6 +189,12 @@ KINDS: dict[KindName, Kind] = {
         "Regression: the mean of prediction less target lies within the limit, on both sides.",
         OF_GROUPS,
         tasks=_NUMBERS,
+        certifiable=False,
+    ),
+    "calibration": Kind(
+        Interval(0, 1),
+        "The mean probability of a class less its share lies within the limit, on both sides.",
+        ("positive", *OF_GROUPS),
         certifiable=False,
     ),
 }

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from fedssca.errors import UserError
+from fedssca.problem.functions import call_own
 from fedssca.problem.problem import Array, Batch
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "RowLoss",
     "cross_entropy",
     "huber",
+    "own_loss",
     "pinball",
     "poisson",
     "poisson_deviance",
@@ -36,6 +38,25 @@ WEIGHTED_LOSS = "weighted loss"
 """The name of the mean of weight times loss."""
 ROUNDED = 0.05
 """The width of the rounded tip of the quantile loss, in units of y."""
+
+
+def own_loss(name: str) -> RowLoss:
+    """The loss of the user, "package.module:function": loss(scores, batch) -> one number per row.
+
+    It is a function of JAX arrays. The package is imported when a loss is first computed, so that
+    predictions do not need it.
+    """
+
+    def loss(scores: Array, batch: Batch) -> Array:
+        found = jnp.asarray(call_own("problem.loss", name, scores, batch))
+        if found.shape != scores.shape[:1]:
+            raise UserError(
+                f"problem.loss = {name!r} gives shape {found.shape} for {len(scores)} rows: one "
+                f"number per row is needed, shape ({len(scores)},)"
+            )
+        return found.astype(scores.dtype)
+
+    return loss
 
 
 def cross_entropy(scores: Array, batch: Batch) -> Array:

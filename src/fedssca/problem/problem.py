@@ -132,8 +132,8 @@ class Problem:
     """The measures to which a row adds 0 or 1; a row may add any number to others."""
     steady: bool = False
     """The curvature of the loss does not fall as rows are fitted, as that of squared errors."""
-    weighted: bool = False
-    """The objective weighs rows or classes; metrics do not."""
+    plain: bool = True
+    """The loss is the task's usual one and all rows weigh the same."""
     over_all: frozenset[str] = frozenset()
     """The measures whose denominator is the number of all rows."""
     kept: Kept | None = None

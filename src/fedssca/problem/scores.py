@@ -104,7 +104,7 @@ def assemble(
         rooted=task.rooted | {c.name for c in constraints if c.units == 2},
         report=task.report,
         counted=task.counted | {c.name for c in constraints if c.stepwise and "loss" not in c.name},
-        weighted=task.weight is not None,
+        plain=task.weight is None and not task.own,
         over_all=task.names,
         steady=task.link is not None,
     )

@@ -65,7 +65,7 @@ METRICS: dict[str, Metric] = {
 """The metrics of all tasks by name. Of those that a run has, the first one is its main metric."""
 
 
-def target_kind(task: TaskName, loss: LossName) -> TargetKind:
+def target_kind(task: TaskName, loss: LossName | str) -> TargetKind:
     """What the label column of a task holds."""
     if task == "classification":
         return "class"

@@ -23,6 +23,7 @@ from fedssca.problem.losses import (
     RowLoss,
     cross_entropy,
     huber,
+    own_loss,
     pinball,
     poisson,
     poisson_deviance,
@@ -32,7 +33,7 @@ from fedssca.problem.losses import (
 from fedssca.problem.problem import Array, Batch, Rate
 from fedssca.problem.task_kinds import HUBER_WIDTH, QUANTILE_LEVEL, LossName, TaskName
 
-__all__ = ["CLASSIFICATION", "UNIT", "ScoreMeasures", "Task", "regression"]
+__all__ = ["CLASSIFICATION", "UNIT", "ScoreMeasures", "Task", "classification", "regression"]
 
 ScoreMeasures: TypeAlias = Callable[[Array, Batch], dict[str, Sequence[Rate]]]
 """(scores, batch) -> the quantities to report by name, each a sum of rates."""
@@ -62,6 +63,8 @@ class Task(NamedTuple):
     """The measures to which a row adds 0 or 1."""
     rooted: frozenset[str] = frozenset()
     """The measures of which the square root is reported."""
+    own: bool = False
+    """The loss is a function of the user."""
     weight: Callable[[Batch], Array] | None = None
     """The weight of every row in the objective (`problem/weights.py`); None: all weigh the same."""
 
@@ -131,8 +134,22 @@ CLASSIFICATION = Task(
 """Classes, with the cross-entropy as loss."""
 
 
+def classification(loss: str | None = None) -> Task:
+    """Classes, with the cross-entropy, or with a loss of yours: "package.module:function"."""
+    if loss is None:
+        return CLASSIFICATION
+    row_loss = own_loss(loss)
+
+    def measures(scores: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
+        rates = _class_measures(scores, batch)
+        one = jnp.ones(len(scores), scores.dtype)
+        return {**rates, "cost": [(1.0, row_loss(scores, batch), one)]}
+
+    return CLASSIFICATION._replace(loss=row_loss, measures=measures, own=True)
+
+
 def regression(
-    loss: LossName = "squared",
+    loss: LossName | str = "squared",
     target: TargetScale = UNIT,
     *,
     width: float = HUBER_WIDTH,
@@ -142,7 +159,8 @@ def regression(
 
     "squared" is (s - y)^2 / 2. "huber" is the same for |s - y| <= `width` and linear beyond.
     "quantile" predicts the quantile `quantile_level` of the target. "poisson" is exp(s) - y s, for
-    counts. Metrics and limits are in the target's own unit.
+    counts. A name with a colon is a loss of yours, "package.module:function". Metrics and limits
+    are in the target's own unit.
     """
     makers: dict[str, Callable[[], RowLoss]] = {
         "squared": lambda: squared,
@@ -150,9 +168,10 @@ def regression(
         "quantile": lambda: quantile(quantile_level),
         "poisson": lambda: poisson,
     }
-    if loss not in makers:
+    own = ":" in loss
+    if not own and loss not in makers:
         raise UserError(f"loss = {loss!r} is unknown: {nearest(loss, makers)}")
-    row_loss, unit = makers[loss](), target.scale
+    row_loss, unit = own_loss(loss) if own else makers[loss](), target.scale
     further = {"poisson": ("deviance",), "quantile": ("pinball", "below")}
 
     def link(scores: Array) -> Array:
@@ -189,4 +208,5 @@ def regression(
         names=frozenset({"cost", "rmse", "mae", *_HELPERS, *further.get(loss, ())}),
         counted=frozenset({"below"}),
         rooted=frozenset({"rmse"}),
+        own=own,
     )

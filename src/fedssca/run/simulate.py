@@ -165,7 +165,7 @@ def simulate(
     result = conclude(problem, evaluator, chosen_by, state, rows, steps, thresholds)
     if calibration:
         result = with_certificate(problem, evaluator, parties, result, calibration)
-    constant = None if problem.weighted else evaluator.constant
+    constant = evaluator.constant if problem.plain else None
     notes = no_better_than_constant(constant, result.final) + safeguard.notes(state)
     notes += _end(stream, int(state.round), last) + result.notes
     result = replace(result, points=points, diverged=safeguard.ended)

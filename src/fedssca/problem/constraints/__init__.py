@@ -14,6 +14,7 @@ from fedssca.problem.constraints.base import (
     promised,
     straight_through,
 )
+from fedssca.problem.constraints.calibrated import calibration_at_most
 from fedssca.problem.constraints.classes import target_class
 from fedssca.problem.constraints.config import TrainingRows, from_config, parts_from_config
 from fedssca.problem.constraints.errors import (
@@ -45,6 +46,7 @@ __all__ = [
     "TrainingRows",
     "beyond_at_most",
     "bias_at_most",
+    "calibration_at_most",
     "client_loss_at_most",
     "client_loss_gap_at_most",
     "cross_entropy",

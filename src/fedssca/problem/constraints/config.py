@@ -15,6 +15,7 @@ from fedssca.problem.constraints.base import (
     client_loss_at_most,
     client_loss_gap_at_most,
 )
+from fedssca.problem.constraints.calibrated import calibration_at_most
 from fedssca.problem.constraints.cells import checked_bins
 from fedssca.problem.constraints.errors import (
     beyond_at_most,
@@ -54,6 +55,7 @@ MAKERS: dict[KindName, Callable[..., list[Constraint]]] = {
     "mae_gap": mae_gap_at_most,
     "beyond": beyond_at_most,
     "bias": bias_at_most,
+    "calibration": calibration_at_most,
 }
 
 

@@ -84,11 +84,13 @@ class Quantity(NamedTuple):
     """Takes the place of the mean where the quantity is another ratio."""
     units: int = 0
     """As in `Constraint`."""
+    signed: bool = False
+    """Its values may be negative, so that they are not those of a loss."""
 
     @property
     def clipped(self) -> bool:
         """Certificates clip its values, which are those of a loss."""
-        return not self.stepwise and not self.units
+        return not (self.stepwise or self.units or self.signed)
 
     def term(self, *groups: Group) -> str:
         """The name of a mean over groups: the same mean in other constraints has the same."""

@@ -23,7 +23,7 @@ from fedssca.problem.constraints.worst import MOST_GROUPS
 from fedssca.problem.models import classifier
 from fedssca.problem.networks import Network
 from fedssca.problem.problem import Part, Problem
-from fedssca.problem.tasks import CLASSIFICATION, UNIT, Task, regression
+from fedssca.problem.tasks import UNIT, Task, classification, regression
 from fedssca.problem.weights import class_weights, weighted
 from fedssca.run.schema import Config
 
@@ -76,7 +76,7 @@ def task_of(config: Config, target: TargetScale | None) -> Task:
     """The task that a config names, with the unit of its target."""
     posed = config.problem
     if posed.task == "classification":
-        return CLASSIFICATION
+        return classification(posed.loss)
     return regression(
         posed.loss or "squared",
         target or UNIT,

@@ -50,6 +50,10 @@ __all__ = ["CLIP", "ConstraintSettings", "ProblemSettings"]
 
 CLIP = 5.0
 Share = Annotated[Real, Field(gt=0, lt=1)]
+LossOrOwn: TypeAlias = Annotated[
+    Annotated[LossName, Tag("<known>")] | Annotated[FunctionName, Tag("<own>")],
+    Discriminator(named_or_own),
+]
 KindOrOwn: TypeAlias = Annotated[
     Annotated[KindName, Tag("<known>")] | Annotated[FunctionName, Tag("<own>")],
     Discriminator(named_or_own),
@@ -204,11 +208,12 @@ class ProblemSettings:
         default="classification",
         basic=True,
     )
-    loss: LossName | None = key(
+    loss: LossOrOwn | None = key(
         "The loss of a regression: squared, huber (linear for large errors), quantile, or poisson "
-        "for counts. A classification has the cross-entropy.",
+        "for counts. A classification has the cross-entropy. Both take a function of yours in an "
+        "installed package, package.module:function.",
         default=None,
-        unset="squared",
+        unset="squared, or the cross-entropy of a classification",
     )
     huber_width: Positive = key(
         "The error, in standard deviations of the target, from which on the loss huber is linear.",
@@ -279,8 +284,12 @@ class ProblemSettings:
     @model_validator(mode="after")
     def _fits_its_task(self) -> ProblemSettings:
         """The loss and the kinds of limits are those of the task, and can be certified if asked."""
-        if self.task == "classification" and self.loss is not None:
-            words = 'only task = "regression" takes a loss; a classification has the cross-entropy'
+        own = self.loss is not None and ":" in self.loss
+        if self.task == "classification" and self.loss is not None and not own:
+            words = (
+                'only task = "regression" takes it; a classification has the cross-entropy, or a '
+                "function of yours, package.module:function"
+            )
             raise invalid(words, "loss", self.loss)
         if self.class_weights is not None and self.task != "classification":
             words = f"a {self.task} has no classes; weigh rows with data.weight"
@@ -294,10 +303,19 @@ class ProblemSettings:
                 known = ", ".join(name for name, each in KINDS.items() if self.task in each.tasks)
                 words = f"a {self.task} has no constraint of kind {entry.kind!r}; it takes {known}"
                 raise invalid(words, "constraint")
-            if (entry.confidence or self.confidence) and not kind.certifiable:
+            sure = entry.confidence or self.confidence
+            if sure and own and "loss" in entry.kind:
                 words = (
-                    f"a limit of kind {entry.kind!r} cannot be certified, because single errors "
-                    "can be of any size; use the kind beyond or loss, or leave confidence out"
+                    f"a limit of kind {entry.kind!r} cannot be certified with a loss of yours, "
+                    "whose values may have no bound; use a kind that counts rows, or leave "
+                    "confidence out"
+                )
+                raise invalid(words, "constraint")
+            if sure and not kind.certifiable:
+                words = (
+                    f"a limit of kind {entry.kind!r} cannot be certified, because it is about a "
+                    "mean of errors, whose sign or size has no bound; use a kind that counts rows, "
+                    "or leave confidence out"
                 )
                 raise invalid(words, "constraint")
         return self

@@ -174,6 +174,7 @@ class Config:
         named = [
             self.model.name,
             self.algorithm.name,
+            self.problem.loss or "",
             *(entry.kind for entry in self.problem.constraint),
         ]
         return [name for name in named if ":" in name]

@@ -123,9 +123,18 @@ def choices_of(field: FieldInfo) -> tuple[str, ...]:
     """The values to choose from, or nothing; names of functions of the user are not listed."""
     kinds = plain_types(field.annotation)
     if str in kinds and len(kinds) > 1 and all(k is str or isinstance(k, str) for k in kinds):
-        parts = [_literal(get_args(part)[0]) for part in get_args(field.annotation)]
-        return next(found for found in parts if found)
+        found = [_literal(part) for part in _alternatives(field.annotation)]
+        return next(each for each in found if each)
     return _literal(field.annotation)
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """The parts of a union without their marks, also those of unions inside it."""
+    if hasattr(annotation, "__metadata__"):
+        return _alternatives(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [each for part in get_args(annotation) for each in _alternatives(part)]
+    return [annotation]
 
 
 def plain_types(annotation: Any) -> set[Any]:
