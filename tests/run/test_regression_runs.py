@@ -9,13 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 from sklearn.datasets import load_diabetes
 from sklearn.metrics import r2_score, root_mean_squared_error
 
 from fedssca import load_model
 from fedssca.errors import UserError
+from fedssca.run.build import build
 from fedssca.run.config import parse
-from fedssca.run.execute import execute
+from fedssca.run.execute import execute, train
 from fedssca.run.export.classifier import export_classifier
 from fedssca.run.export.onnx_files import export_onnx
 from fedssca.run.export.program import export_program
@@ -165,3 +167,26 @@ def test_bad_targets_of_a_table_are_one_line(tmp_path: Path) -> None:
     path.write_text("a,y\n" + "".join(f"{i},{i / 7}\n" for i in range(40)))
     with pytest.raises(UserError, match=r'predict the number: problem.task = "regression"'):
         execute(parse("", [f"data.path={path}"]), tmp_path / "run")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_share_of_large_errors_is_certified() -> None:
+    """The p-value is that of so few hits among the calibration rows, if the share were 20 %."""
+    job = build(
+        parse(
+            TOML,
+            ["problem.confidence=0.9", "algorithm.rounds=20",
+             "problem.constraint=[{kind='beyond',bound=100,limit=0.2}]"],
+        )
+    )  # fmt: skip
+    result = train(job)
+    assert job.calibration is not None
+    rows = job.calibration.rows
+    assert job.problem.scores is not None
+    assert job.dataset.target is not None
+    error = np.asarray(job.problem.scores(result.w, rows))[:, 0] - rows["y"]
+    hits = int((np.abs(error) * job.dataset.target.scale > 100).sum())
+    (claim,) = result.certificate["claims"]
+    assert claim["evidence"]["hits"] == [hits]
+    assert claim["p_value"] == pytest.approx(binom.cdf(hits, len(error), 0.2), rel=1e-6)
+    assert result.certificate["certified"] == (claim["p_value"] <= 0.1)
