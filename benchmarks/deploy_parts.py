@@ -10,8 +10,9 @@ from typing import Any
 
 from nvflare.collab import collab
 
+from fedssca.deploy.engines.calls import CallLink
 from fedssca.deploy.engines.nvflare.job import JobServer, JobSite
-from fedssca.deploy.engines.nvflare.link import CollabLink
+from fedssca.deploy.engines.nvflare.link import collab_call
 from fedssca.deploy.server.job import ServerJob
 from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.rounds.codec import decode
@@ -40,11 +41,11 @@ class EchoSite(JobSite):
         return True
 
 
-class Spy(CollabLink):
+class Spy(CallLink):
     """Remembers the sizes of the envelopes of the last call."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(collab_call)
         self.sizes: dict[str, dict[str, tuple[int, int]]] = {}
 
     def ask(self, envelopes: Any, timeout: float, patience: Any = None) -> Any:

@@ -12,7 +12,8 @@ from nvflare.collab.api.exceptions import CollabCallError
 from nvflare.collab.api.group_call_context import ResultQueue
 
 from fedssca.deploy.engine import Patience
-from fedssca.deploy.engines.nvflare.link import CollabLink
+from fedssca.deploy.engines.calls import CallLink
+from fedssca.deploy.engines.nvflare.link import CollabCall
 
 SOON = Patience(0.05, 2)
 """A deadline that is over at once."""
@@ -32,6 +33,9 @@ class Engine:
             results.append((site, arrived(None, data)))
         return results
 
+    def site_call(self, site: str, data: bytes, timeout: float) -> CollabCall:
+        return CollabCall(site, data, timeout, self.call)
+
     def fail(self, site: str) -> None:
         error = CollabCallError(site, "handle", TimeoutError("timed out"))
         self.calls[site][-1].append_failure(site, error)
@@ -42,7 +46,7 @@ ENVELOPES = {"a": b"1", "b": b"2", "c": b"3"}
 
 def test_a_late_site_is_called_again_when_it_has_answered() -> None:
     engine = Engine("c")
-    link = CollabLink(engine.call)
+    link = CallLink(engine.site_call)
     answers = link.ask(ENVELOPES, 60.0, SOON)
     assert [answers[site].data for site in "ab"] == [b"1", b"2"]
     assert answers["c"].late
@@ -57,7 +61,7 @@ def test_a_late_site_is_called_again_when_it_has_answered() -> None:
 
 def test_a_site_whose_call_fails_is_not_called_again() -> None:
     engine = Engine("c")
-    link = CollabLink(engine.call)
+    link = CallLink(engine.site_call)
     link.ask(ENVELOPES, 60.0, SOON)
     engine.fail("c")
     answer = link.ask(ENVELOPES, 60.0, SOON)["c"]
@@ -70,7 +74,7 @@ def test_a_site_whose_call_fails_is_not_called_again() -> None:
 def test_a_late_site_that_is_needed_is_waited_for(patience: Patience | None) -> None:
     """In evaluations, which have no deadline, and where the others are not enough."""
     engine = Engine("c")
-    link = CollabLink(engine.call)
+    link = CallLink(engine.site_call)
     link.ask(ENVELOPES, 60.0, SOON)
 
     def answer() -> None:

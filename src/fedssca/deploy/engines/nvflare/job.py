@@ -18,8 +18,9 @@ from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 from nvflare.collab import collab
 
 from fedssca.deploy.engine import JobOrder, PeerUnreachable
+from fedssca.deploy.engines.calls import CallLink
 from fedssca.deploy.engines.nvflare.kit import SITE_FILE, SITES, TOPIC
-from fedssca.deploy.engines.nvflare.link import CollabLink
+from fedssca.deploy.engines.nvflare.link import collab_call
 from fedssca.deploy.server.job import ServerJob
 from fedssca.deploy.site.identity import certified
 from fedssca.deploy.site.ledger import ledger_of
@@ -46,7 +47,7 @@ class JobServer:
         end_with_parent()
         collab.fl_ctx.get_engine().register_app_command(TOPIC, self._command)
         runs = Path(collab.workspace.get_root_dir()) / "runs"
-        self._job.run(CollabLink(), {proxy.name for proxy in collab.clients}, runs)
+        self._job.run(CallLink(collab_call), {proxy.name for proxy in collab.clients}, runs)
 
     def _command(self, topic: str, asked: Any, fl_ctx: Any) -> dict[str, Any]:
         del topic, fl_ctx

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from nvflare.collab import collab
 
-from fedssca.deploy.engine import Answer, Patience
-
-__all__ = ["CollabLink"]
-
-LOOK = 0.005
-"""The seconds between two looks at calls that have a deadline."""
+__all__ = ["CollabCall", "collab_call"]
 
 Arrived: TypeAlias = Callable[..., Any]
-Call: TypeAlias = Callable[[str, bytes, float, Arrived], Any]
+Begin: TypeAlias = Callable[[str, bytes, float, Arrived], Any]
 """(site, envelope, seconds, what is called with the answer) -> the engine's queue of results."""
+
+
+def collab_call(site: str, data: bytes, timeout: float) -> CollabCall:
+    """Call a site of this job."""
+    return CollabCall(site, data, timeout, call_site)
 
 
 def call_site(site: str, data: bytes, timeout: float, arrived: Arrived) -> Any:
@@ -26,78 +26,31 @@ def call_site(site: str, data: bytes, timeout: float, arrived: Arrived) -> Any:
     return group(blocking=False, timeout=timeout, process_resp_cb=arrived).handle(data)
 
 
-class CollabLink:
-    """A `Link`. A site has one open call at most.
+class CollabCall:
+    """A call of one site, and the engine's queue for its result."""
 
-    The engine has a limited number of threads for calls, and a call that nobody waits for keeps one
-    of them until it ends. So a site that is late gets its next envelope when its call has ended.
-    """
+    def __init__(self, site: str, data: bytes, timeout: float, begin: Begin) -> None:
+        self._site, self.arrived = site, 0.0
+        self._results = begin(site, data, timeout, self._note)
 
-    def __init__(self, call: Call = call_site) -> None:
-        self._call = call
-        self._open: dict[str, Any] = {}
-        """The calls that sites were late for."""
+    def _note(self, gcc: Any, result: Any) -> Any:
+        del gcc
+        self.arrived = time.perf_counter()
+        return result
 
-    def busy(self) -> Collection[str]:
-        """The sites that were late and have not answered since."""
-        return [site for site, calls in self._open.items() if not _ended(calls)]
+    def ended(self) -> bool:
+        """Whether the answer is there, or none will come."""
+        return bool(self._results.num_whole_items_received)
 
-    def ask(
-        self, envelopes: Mapping[str, bytes], timeout: float, patience: Patience | None = None
-    ) -> Mapping[str, Answer]:
-        """Call all sites at once; each answer comes with the time it took."""
-        begun = time.perf_counter()
-        seconds: dict[str, float] = {}
-        calls: dict[str, Any] = {}
+    def answered(self) -> bool:
+        """Whether an answer is there."""
+        return len(self._results) > 0
 
-        def clock(site: str) -> Arrived:
-            def arrived(gcc: Any, result: Any) -> Any:
-                del gcc
-                seconds[site] = time.perf_counter() - begun
-                return result
+    def wait(self) -> Any:
+        """The answer, once the call has ended; None if there is none."""
+        return next((data for _, data in self._results), None)
 
-            return arrived
-
-        def call_those_that_can_be() -> None:
-            for site in envelopes.keys() - calls.keys() - set(self.busy()):
-                earlier = self._open.pop(site, None)
-                if earlier is not None and earlier.failures:
-                    calls[site] = earlier  # It never answered: this one need not be asked.
-                else:
-                    calls[site] = self._call(site, envelopes[site], timeout, clock(site))
-
-        call_those_that_can_be()
-        while _waits(envelopes, calls, begun, patience):
-            time.sleep(LOOK)
-            call_those_that_can_be()
-        answers = {}
-        for site in envelopes:
-            if site not in calls or (patience and not _ended(calls[site])):
-                self._open.update({site: calls[site]} if site in calls else {})
-                answers[site] = Answer(None, "late", time.perf_counter() - begun, late=True)
-            elif got := [data for _, data in calls[site]]:
-                answers[site] = Answer(got[0], "", seconds.get(site, 0.0))
-            else:
-                why = _reason(calls[site].failures.get(site))
-                answers[site] = Answer(None, why, time.perf_counter() - begun)
-        return answers
-
-
-def _waits(
-    asked: Collection[str], calls: Mapping[str, Any], begun: float, patience: Patience | None
-) -> bool:
-    """Whether some sites are to be called yet or, if there is a deadline, to be waited for."""
-    if patience is None:
-        return len(calls) < len(asked)
-    answered = sum(len(each) for each in calls.values())
-    enough = answered >= patience.enough and time.perf_counter() - begun >= patience.seconds
-    return not enough and (len(calls) < len(asked) or not all(map(_ended, calls.values())))
-
-
-def _ended(calls: Any) -> bool:
-    return bool(calls.num_whole_items_received)
-
-
-def _reason(failure: Any) -> str:
-    """The engine's words in one line."""
-    return " ".join(str(failure).split())[:200] if failure else "no answer"
+    def failure(self) -> str:
+        """The engine's words in one line."""
+        failure = self._results.failures.get(self._site)
+        return " ".join(str(failure).split())[:200] if failure else "no answer"
