@@ -1,6 +1,6 @@
 # Everything installs into .venv; PYTHON may name another interpreter (3.11 or newer).
 PYTHON ?= python3
-EXTRAS ?= test,deploy,privacy,ui,pandas,onnx,tensorboard,mlflow,docs
+EXTRAS ?= test,deploy,flower,privacy,ui,pandas,onnx,tensorboard,mlflow,docs
 VENV := .venv
 BIN := $(VENV)/bin
 # One process more than cores: the tests of deployments wait much of the time.

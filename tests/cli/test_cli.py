@@ -106,7 +106,7 @@ def test_no_command_shows_the_help(shell: Shell, command: tuple[str, ...]) -> No
     [
         (("rnu",), "Did you mean 'run'? (see fedssca --help)"),
         (("--vresion",), "No such option: --vresion"),
-        (("run", "--ouy", "x"), "Possible options: --out) (see fedssca run --help)"),
+        (("run", "--ouy", "x"), "No such option: --ouy"),
         (("run", "a.toml", "b.toml"), "unexpected extra argument"),
         (("run", "--out"), "requires an argument"),
         (("data", "get"), "Missing argument 'name'. (see fedssca data get --help)"),
@@ -121,7 +121,7 @@ def test_no_command_shows_the_help(shell: Shell, command: tuple[str, ...]) -> No
     ],
 )
 def test_bad_commands(shell: Shell, arguments: tuple[str, ...], said: str) -> None:
-    assert said in shell.refused(*arguments)
+    assert said.lower() in shell.refused(*arguments).lower()
 
 
 @pytest.mark.parametrize(

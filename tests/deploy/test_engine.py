@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 import fedssca
-from fedssca.deploy.engines import chosen_engine
+from fedssca.deploy.engines import ENGINES
 
 ROOT = Path(fedssca.__file__).parent
 
@@ -21,18 +23,19 @@ def imports(file: Path) -> set[str]:
     return found
 
 
-def test_only_its_room_knows_the_engine() -> None:
+@pytest.mark.parametrize("library", ["nvflare", "flwr"])
+def test_only_its_room_knows_the_engine(library: str) -> None:
     knows = {
         file.relative_to(ROOT)
         for file in ROOT.rglob("*.py")
-        if any("nvflare" in name.split(".") for name in imports(file))
+        if any(name.split(".")[0] == library for name in imports(file))
     }
-    room = Path("deploy", "engines")
+    rooms = Path("deploy", "engines"), Path("run", "apps")  # the latter runs no deployment
     assert knows
-    assert {file for file in knows if room not in file.parents} == set()
+    assert {file for file in knows if not any(room in file.parents for room in rooms)} == set()
 
 
 def test_an_engine_offers_all_that_deployments_need() -> None:
-    engine = chosen_engine()
-    for name in ("require", "provision", "open_kit", "open_session"):
-        assert callable(getattr(engine, name))
+    for engine in ENGINES.values():
+        for name in ("require", "provision", "is_kit", "open_kit", "open_session"):
+            assert callable(getattr(engine, name))

@@ -37,6 +37,7 @@ __all__ = ["app"]
 
 app = new_app("Train across machines: each site keeps its data and starts one command.")
 KitOption = Annotated[Path, typer.Option("--kit", help="The submitter's kit.")]
+EngineOption = Annotated[str, typer.Option("--engine", help="What runs it: nvflare or flower.")]
 Wait = Annotated[float, typer.Option(help="Seconds to wait for a site that is away.")]
 
 
@@ -62,11 +63,12 @@ def init(
 def provision(
     file: Annotated[Path, typer.Argument(help="The project file.")],
     out: Annotated[Path, typer.Option(help="A new folder for the kits.")] = Path("kits"),
+    engine: EngineOption = "nvflare",
 ) -> None:
     """Make one startup kit per party, with its certificate; the CA's key is kept apart."""
     from fedssca.deploy.project import read_project
 
-    made = _engine().provision(read_project(file), out)
+    made = _engine(engine).provision(read_project(file), out)
     for party, folder in made.items():
         if party != "ca":
             _say(f"{party}: {folder}")
@@ -76,7 +78,7 @@ def provision(
 @app.command(epilog="Example: fedssca deploy server kits/server")
 def server(kit: Annotated[Path, typer.Argument(help="The server's kit.")]) -> None:
     """Run the server until Ctrl-C."""
-    own = _engine().open_kit(kit, "server")
+    own = _engine_of(kit).open_kit(kit, "server")
     _run_kit(own, None, f"server at {own.address}")
 
 
@@ -89,7 +91,7 @@ def site(
     with starting_up():
         from fedssca.deploy.site.raw_table import read_raw_table, read_source
 
-    own = _engine().open_kit(kit, "site")
+    own = _engine_of(kit).open_kit(kit, "site")
     table = read_raw_table(read_source(data), "")
     what = f"{own.name}: {table.rows} rows, {len(table.features)} columns, for {own.address}"
     _run_kit(own, data, what)
@@ -129,7 +131,7 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Submit a run, follow it, and fetch its run directory."""
-    engine = _engine()
+    engine = _engine_of(kit)
     with starting_up():
         from fedssca.deploy.submit import SubmittedRun
         from fedssca.run.config import parse
@@ -152,6 +154,7 @@ def submit(
 def local(
     file: Annotated[Path | None, typer.Argument(help="The run as TOML.")] = None,
     sites: Annotated[int, typer.Option(help="The number of sites to start.", min=1)] = 4,
+    engine: EngineOption = "nvflare",
     settings: Settings = None,
     out: Annotated[
         Path | None, typer.Option(help="The run directory; default: runs/<time>-deploy.")
@@ -160,15 +163,15 @@ def local(
     as_json: Json = False,
 ) -> None:
     """Run server, sites and submitter on this machine, as processes with certificates."""
-    engine = _engine()
+    runs_on = _engine(engine)
     with starting_up():
         from fedssca.deploy.local import local_deployment
 
     config = read_config(file, settings)
     folder = out or Path("runs") / f"{timestamp()}-deploy"
-    with local_deployment(engine, config, sites, folder / "logs") as made:
+    with local_deployment(runs_on, config, sites, folder / "logs") as made:
         run = _new_run(made.sites, config, folder)
-        with engine.open_session(made.kits["submit"]) as session:
+        with runs_on.open_session(made.kits["submit"]) as session:
             _follow(session, run, folder, config, False, 60.0, quiet, as_json)
 
 
@@ -194,7 +197,7 @@ def predict(
         return
     from fedssca.deploy.submit import SubmittedRun, ask_for
 
-    engine = _engine()
+    engine = _engine_of(kit)
     with engine.open_session(engine.open_kit(kit, "submit")) as session:
         answer = ask_for(session, SubmittedRun.read(run), run, "predict", wait)
     give(joint_predictions(model, answer), out, quiet, as_json)
@@ -205,7 +208,7 @@ def status(kit: KitOption = Path("kits/submit"), as_json: Json = False) -> None:
     """Show which sites are connected and which runs are under way."""
     from fedssca.deploy.engine import JobNotReady
 
-    engine = _engine()
+    engine = _engine_of(kit)
     own = engine.open_kit(kit, "submit")
     runs: list[dict[str, Any]] = []
     with engine.open_session(own) as session:
@@ -236,7 +239,7 @@ def logs(
     lines: Annotated[int, typer.Option(help="The number of lines from the end.", min=1)] = 30,
 ) -> None:
     """Print the last lines of the log of a kit's process."""
-    own = _engine().open_kit(kit)
+    own = _engine_of(kit).open_kit(kit)
     if not own.log.is_file():
         raise UserError(f"{own.log} is not there: nothing was started from this kit yet")
     print("\n".join(own.log.read_text(errors="replace").splitlines()[-lines:]))
@@ -250,7 +253,7 @@ def stop(
     kit: KitOption = Path("kits/submit"),
 ) -> None:
     """Stop runs; `deploy submit --resume` continues one later. Sites stay connected."""
-    engine = _engine()
+    engine = _engine_of(kit)
     with starting_up():
         from fedssca.deploy.submit import stop as stop_job
 
@@ -265,14 +268,20 @@ def stop(
             _say("nothing runs")
 
 
-def _engine() -> Engine:
-    """The engine of this installation; a UserError says what to install if it is missing."""
+def _engine(name: str) -> Engine:
+    """The engine of this name; a UserError says what to install if it is missing."""
     with starting_up():
         from fedssca.deploy.engines import chosen_engine
 
-    engine = chosen_engine()
-    engine.require()
-    return engine
+    return chosen_engine(name)
+
+
+def _engine_of(kit: Path) -> Engine:
+    """The engine that a kit was made for."""
+    with starting_up():
+        from fedssca.deploy.engines import engine_of
+
+    return engine_of(kit)
 
 
 def _new_run(sites: list[str], config: Config, folder: Path) -> SubmittedRun:

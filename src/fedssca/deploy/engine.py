@@ -160,6 +160,9 @@ class Engine(Protocol):
     def provision(self, project: ProjectFile, out: Path) -> dict[str, Path]:
         """Make the kits of all parties below `out`, and the certificate authority's folder."""
 
+    def is_kit(self, path: Path) -> bool:
+        """Whether this folder is a kit of this engine."""
+
     def open_kit(self, path: Path, kind: str = "") -> Kit:
         """Open a kit; a UserError if it is not one of this kind (server, site or submit)."""
 

@@ -54,10 +54,10 @@ class Roster(NamedTuple):
         if len(names) < least:
             raise UserError(f"{len(names)} sites are to take part, this site asks for {least}")
 
-    def fingerprint(self, name: str) -> str:
-        """The fingerprint of a site's certificate; empty if there is no such site."""
+    def fingerprint(self, name: str, role: str = SITE) -> str:
+        """The fingerprint of a party's certificate; empty if no party of this role is so named."""
         member = self.members.get(name)
-        return member.certificate if member is not None and member.role == SITE else ""
+        return member.certificate if member is not None and member.role == role else ""
 
 
 def signed_roster(project: str, parties: Mapping[str, tuple[str, bytes]], key: bytes) -> str:

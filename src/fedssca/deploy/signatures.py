@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedssca.deploy.roster import fingerprint, pss, read_roster
+from fedssca.deploy.roster import SITE, fingerprint, pss, read_roster
 from fedssca.errors import UserError
 from fedssca.privacy import require_privacy
 
@@ -42,8 +42,10 @@ class SiteSignatures:
             ) from None
         self.roster = read_roster(listed, authority)
 
-    def verify(self, name: str, data: bytes, signed: bytes, today: bool = False) -> None:
-        """Raise Forged unless the site of this name signed `data`.
+    def verify(
+        self, name: str, data: bytes, signed: bytes, today: bool = False, role: str = SITE
+    ) -> None:
+        """Raise Forged unless the party of this name, which has this role, signed `data`.
 
         With `today` its certificate must be valid now; documents may be older than that.
         """
@@ -53,7 +55,7 @@ class SiteSignatures:
         from fedssca.privacy.sums.keys import Forged
 
         size = int.from_bytes(signed[:4], "big")
-        found = self._checked(name, signed[4 : 4 + size])
+        found = self._checked(name, signed[4 : 4 + size], role)
         now = datetime.now(UTC)
         if today and not found.not_valid_before_utc <= now <= found.not_valid_after_utc:
             raise Forged(f"the certificate of {name} is not valid today: provision the kits anew")
@@ -65,7 +67,7 @@ class SiteSignatures:
         except InvalidSignature:
             raise Forged(f"the signature is not that of {name}") from None
 
-    def _checked(self, name: str, der: bytes) -> x509.Certificate:
+    def _checked(self, name: str, der: bytes, role: str) -> x509.Certificate:
         from cryptography import x509
         from cryptography.exceptions import InvalidSignature
 
@@ -76,7 +78,7 @@ class SiteSignatures:
             found.verify_directly_issued_by(self._root)
         except (ValueError, TypeError, InvalidSignature):
             raise Forged(f"what came as the certificate of {name} is not from our CA") from None
-        if fingerprint(der) != self.roster.fingerprint(name):
+        if fingerprint(der) != self.roster.fingerprint(name, role):
             raise Forged(f"the certificate that came for {name} is not that of the list of sites")
         return found
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from fedssca.deploy.engines.nvflare.kit import NvflareKit, open_kit
+from fedssca.deploy.engines.nvflare.kit import NvflareKit, is_kit, open_kit
 from fedssca.deploy.engines.nvflare.provision import provision
 from fedssca.deploy.engines.nvflare.session import open_session
 from fedssca.errors import UserError
 
-__all__ = ["NvflareKit", "open_kit", "open_session", "provision", "require"]
+__all__ = ["NvflareKit", "is_kit", "open_kit", "open_session", "provision", "require"]
 
 
 def require() -> None:

@@ -15,7 +15,7 @@ from fedssca.deploy.roster import read_roster
 from fedssca.errors import UserError
 from fedssca.system import COMMAND
 
-__all__ = ["CLASSES", "SITES", "SITE_FILE", "TOPIC", "NvflareKit", "open_kit"]
+__all__ = ["CLASSES", "SITES", "SITE_FILE", "TOPIC", "NvflareKit", "is_kit", "open_kit"]
 
 CLASSES = "fedssca.deploy.engines.nvflare.job."
 """The module of the classes that a job may name."""
@@ -63,6 +63,11 @@ RIGHTS = {
     "server-predeployed-flwr": "none",
 }
 """What the submitter may do: bring no code of its own ("byoc"), and open no shell at a site."""
+
+
+def is_kit(path: Path) -> bool:
+    """Whether this folder is a kit of this engine."""
+    return any((path / "startup" / file).is_file() for file in FILES.values())
 
 
 def open_kit(path: Path, kind: str = "") -> NvflareKit:
