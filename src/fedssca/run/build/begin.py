@@ -12,10 +12,10 @@ import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.errors import ConfigError, UserError
-from fedssca.methods.schedule import power
 from fedssca.problem.parts import narrowed, places_of
 from fedssca.problem.problem import Problem
 from fedssca.rounds.personal import PersonalParts
+from fedssca.run.build.choose import schedule_of
 from fedssca.run.build.pose import network_of
 from fedssca.run.saved import read_saved
 from fedssca.run.schema import Config
@@ -77,10 +77,7 @@ def _with_personal(config: Config, dataset: Dataset, problem: Problem) -> Proble
     shared = np.setdiff1d(np.arange(problem.dimension), places)
     if not len(shared):
         raise ConfigError("model.personal", "model.personal names the whole network: leave a part")
-    given, chosen = config.algorithm.rate, config.algorithm
-    rate = power(given.a, given.alpha, name="algorithm.rate", most=float("inf"))._replace(
-        warm=given.warm, rise=given.rise, cool=given.cool, horizon=chosen.most_rounds
-    )
+    rate = schedule_of(config, config.algorithm.rate, "rate")
     return replace(narrowed(problem, shared), personal=PersonalParts(problem, shared, rate))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from fedssca.privacy.noise.clip import ReadChange
 from fedssca.problem.problem import Problem
 from fedssca.run.schema import Config, RuleName, StepSettings
 
-__all__ = ["Method", "in_cohorts", "method_of", "multiplier_rule"]
+__all__ = ["Method", "in_cohorts", "method_of", "multiplier_rule", "schedule_of"]
 
 
 class Method(NamedTuple):
@@ -62,6 +63,17 @@ def in_cohorts(config: Config, clients: Rows | Columns, algorithm: Algorithm) ->
     )
 
 
+def schedule_of(
+    config: Config, step: StepSettings | None, name: str, most: float = math.inf
+) -> Schedule:
+    """The step sizes of the key algorithm.`name` over the rounds of the run."""
+    given = step or StepSettings(1.0)
+    checked = power(given.a, given.alpha, name=f"algorithm.{name}", most=most)
+    return checked._replace(
+        warm=given.warm, rise=given.rise, cool=given.cool, horizon=config.algorithm.most_rounds
+    )
+
+
 def method_of(config: Config, problem: Problem) -> Method:
     """The method that a config names, with step sizes as they are."""
     chosen = config.algorithm
@@ -83,11 +95,7 @@ def method_of(config: Config, problem: Problem) -> Method:
         return exact_penalty(problem, config.problem.penalty)
 
     def schedule(step: StepSettings | None, name: str, most: float = 1.0) -> Schedule:
-        given = step or StepSettings(1.0)
-        checked = power(given.a, given.alpha, name=f"algorithm.{name}", most=most)
-        return checked._replace(
-            warm=given.warm, rise=given.rise, cool=given.cool, horizon=chosen.most_rounds
-        )
+        return schedule_of(config, step, name, most)
 
     def local(momentum: float = 0.0, mu: float = 0.0) -> Method:
         steps: dict[str, Any] = {
