@@ -17,7 +17,7 @@ import numpy as np
 from fedssca.data.memory import on_device, summed
 from fedssca.data.split import Columns, Rows
 from fedssca.problem.problem import Array, Batch, Problem, Rate
-from fedssca.problem.programs import once_per_problem
+from fedssca.problem.programs import once_per_problem, row_bytes
 
 __all__ = [
     "CHUNK",
@@ -35,7 +35,9 @@ __all__ = [
 ]
 
 CHUNK = 4096
-"""The number of rows that are evaluated at a time."""
+"""The number of rows that are evaluated at a time, at most."""
+ROOM = 256_000_000
+"""Bytes of all that is computed of these rows."""
 
 Pairs: TypeAlias = dict[str, list[Array]]
 """Name -> numerator and denominator of every rate that the measure is a sum of."""
@@ -59,9 +61,12 @@ class Passes(NamedTuple):
 def full_passes(problem: Problem) -> Passes:
     """The sums of a problem's terms and measures over rows, chunk by chunk."""
 
+    def size(rows: Batch) -> int:
+        return max(1, min(CHUNK, ROOM // max(row_bytes(problem, rows), 1)))
+
     @jax.jit
     def sums(w: Array, rows: Batch) -> tuple[Array, Pairs]:
-        return over_chunks(rows, lambda chunk: part(w, chunk))
+        return over_chunks(rows, lambda chunk: part(w, chunk), size(rows))
 
     def part(w: Array, chunk: Batch) -> tuple[Array, Pairs]:
         weight = chunk["weight"].astype(w.dtype)
@@ -69,14 +74,17 @@ def full_passes(problem: Problem) -> Passes:
 
     @jax.jit
     def jacobian(w: Array, rows: Batch) -> Array:
-        return over_chunks(rows, lambda chunk: jax.jacrev(lambda point: part(point, chunk)[0])(w))
+        def slopes(chunk: Batch) -> Array:
+            return jax.jacrev(lambda point: part(point, chunk)[0])(w)
+
+        return over_chunks(rows, slopes, size(rows))
 
     @partial(jax.jit, static_argnums=2)
     def tally(w: Array, rows: Batch, clients: int) -> Sums:
         def part(chunk: Batch) -> Sums:
             return tallied(problem, problem.measure(w, chunk), chunk, clients)
 
-        return over_chunks(rows, part)
+        return over_chunks(rows, part, size(rows))
 
     return Passes(sums, jacobian, tally)
 
@@ -139,10 +147,10 @@ def everything(
     return on_device({**columns, "client": owners, "weight": weight})
 
 
-def over_chunks(rows: Batch, part: Callable[[Batch], Any]) -> Any:
+def over_chunks(rows: Batch, part: Callable[[Batch], Any], most: int = CHUNK) -> Any:
     """The sum of part(chunk) over chunks of the rows; the last one overlaps the one before it."""
     count = len(rows["weight"])
-    size = min(CHUNK, count)
+    size = min(most, count)
 
     def at(begin: Array) -> Any:
         start = jnp.minimum(begin, count - size)

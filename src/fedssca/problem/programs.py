@@ -10,9 +10,12 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from fedssca.problem.problem import Problem
+import jax
 
-__all__ = ["once_per_problem"]
+from fedssca.problem.problem import Batch, Problem
+from fedssca.problem.tracing import bytes_of
+
+__all__ = ["once_per_problem", "row_bytes"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,3 +36,20 @@ def once_per_problem(
         return found
 
     return made
+
+
+def row_bytes(problem: Problem, batch: Batch) -> int:
+    """The bytes of all that a problem's terms compute of one row; only shapes are looked at."""
+    shapes = {name: (column.shape[1:], str(column.dtype)) for name, column in batch.items()}
+    return _row_bytes(problem, tuple(sorted(shapes.items())))
+
+
+@once_per_problem
+def _row_bytes(
+    problem: Problem, shapes: tuple[tuple[str, tuple[tuple[int, ...], str]], ...]
+) -> int:
+    def needed(rows: int) -> int:
+        given = {name: jax.ShapeDtypeStruct((rows, *rest), kind) for name, (rest, kind) in shapes}
+        return bytes_of(jax.make_jaxpr(problem.terms)(problem.start, given))
+
+    return needed(2) - needed(1)

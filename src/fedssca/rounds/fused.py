@@ -24,7 +24,7 @@ from fedssca.data.sampling import Drawn, Population, drawn_rows, places_for, wor
 from fedssca.data.split import Columns, Rows
 from fedssca.methods.algorithm import Algorithm, Message, Request, State
 from fedssca.problem.problem import Array, Batch, Problem
-from fedssca.problem.tracing import bytes_of
+from fedssca.problem.programs import row_bytes
 from fedssca.rounds.aggregate import Combine, plain_sum
 from fedssca.rounds.check import check_fit
 from fedssca.rounds.loop import one_round
@@ -181,8 +181,10 @@ class Joined:
                 drawn = _packed(drawn, present.ravel(), len(share) * algorithm.batch)
                 heavy = jnp.where(answers, share, 0).sum()
                 drawn["share"] = jnp.full_like(drawn["weight"], heavy / len(drawn["row"]))
-            tile = _tile(self._problem, self._columns, request.w, len(drawn["row"]))
-            return reply(drawn) if tile is None else summed(reply, _tiles(drawn, tile))
+            needed = row_bytes(self._problem, self._columns | drawn)
+            tile = min(TILE, max(1, ROOM // max(needed, 1)))
+            whole = len(drawn["row"]) <= tile
+            return reply(drawn) if whole else summed(reply, _tiles(drawn, tile))
         total: Message = summed(answer, (answers, drawn))
         return total
 
@@ -196,19 +198,6 @@ def _packed(drawn: Batch, present: Array, mean: int) -> Batch:
     order = jnp.argsort(~present, stable=True)[:room]
     kept = jax.tree.map(lambda leaf: leaf[order], drawn)
     return kept | {"weight": jnp.where(present[order], kept["weight"], 0)}
-
-
-def _tile(problem: Problem, columns: Batch, w: Array, rows: int) -> int | None:
-    """How many of so many rows go through a product together; None for all of them."""
-
-    def needed(count: int) -> int:
-        given = {name: (column.shape[1:], column.dtype) for name, column in columns.items()}
-        given |= {"client": ((), jnp.int32), "weight": ((), w.dtype)}
-        batch = {n: jax.ShapeDtypeStruct((count, *rest), kind) for n, (rest, kind) in given.items()}
-        return bytes_of(jax.make_jaxpr(problem.terms)(w, batch))
-
-    tile = min(TILE, max(1, ROOM // max(needed(2) - needed(1), 1)))
-    return tile if rows > tile else None
 
 
 def _tiles(drawn: Batch, tile: int) -> Batch:
