@@ -11,6 +11,7 @@ import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows, by_feature
 from fedssca.data.encode import TargetScale
+from fedssca.data.encode.columns import CategoryEncoding
 from fedssca.errors import UserError, nearest
 from fedssca.problem.constraints import (
     TrainingRows,
@@ -140,6 +141,8 @@ def network_of(
     if not model.joins:
         own = features if model.own and features is not None else ()
         return network._replace(parties=[[int(place) for place in party] for party in own])
+    if model.embed is not None:
+        return _embedded(network, model.embed, dataset)
     parties = _parties(model.parties, dataset, width) if features is None else features
     convolved: dict[str, Any] = {}
     if model.name == "cnn":
@@ -152,6 +155,32 @@ def network_of(
         bottom=model.bottom,
         join=model.join or ("sum" if model.bottom else "concatenate"),
         **convolved,
+    )
+
+
+def _embedded(network: Network, size: int, dataset: Dataset) -> Network:
+    """The network whose bottoms are the embeddings of categories, and one for all other columns.
+
+    The one-hot columns of a category times a matrix are the row of that category: its embedding.
+    """
+    found, columns = _places(dataset), dataset.encoder.columns if dataset.encoder else ()
+    many = [
+        found[column.name]
+        for column in columns
+        if isinstance(column, CategoryEncoding) and len(column.features) > size
+    ]
+    if not many:
+        raise UserError(
+            f"model.embed = {size}: no column has more than {size} categories; leave it out"
+        )
+    rest = sorted(set(range(network.features)) - {place for own in many for place in own})
+    hidden = [network.hidden] if isinstance(network.hidden, int) else list(network.hidden)
+    parties, bottom = [*many, *([rest] if rest else [])], [[size] for _ in many]
+    return network._replace(
+        parties=parties,
+        bottom=[*bottom, *([hidden[:1]] if rest else [])],
+        hidden=hidden,
+        join="concatenate",
     )
 
 

@@ -76,6 +76,14 @@ class ModelSettings:
         default=None,
         unset="one bottom with all columns",
     )
+    embed: Whole | None = key(
+        "Each column of categories that has more of them than this becomes so many numbers, a "
+        "vector for each category that is trained with the network mlp. It is for clients that "
+        "hold rows.",
+        default=None,
+        unset="each category is a column of its own",
+        ge=1,
+    )
     image: list[Whole] = key(
         "The shape of the images of cnn: [height, width] or [height, width, channels]. Without it "
         "images are square and have one channel.",
@@ -117,13 +125,13 @@ class ModelSettings:
     def _keys_of_the_network(self) -> ModelSettings:
         """Keys that the named network does not have must be left out."""
         if self.own:
-            for name in ("bottom", "parties", "layer_norm", "biases", "image"):
+            for name in ("bottom", "parties", "layer_norm", "biases", "image", "embed"):
                 if getattr(self, name) not in (None, False, []):
                     raise invalid("your own function takes model.options only", name)
         elif self.options is not None:
             raise invalid("options are for a function of yours in model.name", "options")
         if self.name == "linear":
-            for name in ("bottom", "parties", "layer_norm", "biases"):
+            for name in ("bottom", "parties", "layer_norm", "biases", "embed"):
                 if getattr(self, name) not in (None, False, []):
                     raise invalid("linear has no such layers: use mlp, or leave it out", name)
         if self.name == "mlp" and self.parties is not None and not self.bottom:
@@ -131,6 +139,8 @@ class ModelSettings:
                 "mlp has networks of parties only with a bottom: set bottom, such as [16, 8]",
                 "parties",
             )
+        if self.embed is not None and (self.name == "cnn" or self.bottom):
+            raise invalid("embeddings belong to a mlp without bottom: leave it out", "embed")
         if self.name == "mlp" and self.image:
             raise invalid('images belong to name = "cnn": set it, or leave image out', "image")
         if self.hidden == [] and self.name == "mlp" and not self.bottom:
@@ -155,7 +165,7 @@ class ModelSettings:
     @property
     def joins(self) -> bool:
         """Whether the network has bottoms that a head joins."""
-        return self.name == "cnn" or bool(self.bottom)
+        return self.name == "cnn" or bool(self.bottom) or self.embed is not None
 
 
 def _listed(given: str | list[str] | None) -> list[str]:

@@ -136,6 +136,11 @@ class Config:
                 "are the parties themselves: leave it out",
                 "model.parties",
             )
+        if self.model.embed is not None and self.data.split == "feature":
+            raise invalid(
+                "model.embed is for clients that hold rows; give parties with columns a bottom",
+                "model.embed",
+            )
         if misfit := self._misfit_of_personal() or self._misfit_of_sites():
             raise invalid(*misfit)
         if self.algorithm.dropout and not self.algorithm.cohort:
