@@ -335,7 +335,7 @@ def test_data_list(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDSSCA_DATA", str(shell.folder / "none"))
     outcome = shell("data", "list")
     assert outcome.code == 0
-    for name in ("adult", "breast-cancer", "credit", "digits", "fashion", "mnist"):
+    for name in ("adult", "breast-cancer", "credit", "digits", "fashion", "heart", "mnist"):
         assert name in outcome.out
     assert "missing" in outcome.out
 

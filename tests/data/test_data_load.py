@@ -88,6 +88,59 @@ def test_adult() -> None:
     assert data.features[1] == "workclass missing"  # "?" in the file
 
 
+HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
+
+
+def test_heart() -> None:
+    data = load("heart", directory=held("heart"))
+    assert data.owners is not None
+    assert data.test_owners is not None
+    rows = np.bincount(data.owners) + np.bincount(data.test_owners)
+    assert (data.clients, rows.tolist()) == (HOSPITALS, [303, 294, 123, 200])
+    assert data.train["y"].sum() + data.test["y"].sum() == 139 + 106 + 115 + 149
+    assert data.labels[data.positive or 0] == "num > 0"
+    assert {"cp=4", "chol missing", "sex"} <= set(data.features)
+
+
+def test_heart_of_flamby() -> None:
+    """Rows, columns, division and scaling as FLamby's own code gives them."""
+    data = load("heart-flamby", directory=held("heart"), keep=["age"])
+    assert data.owners is not None
+    assert data.test_owners is not None
+    assert np.bincount(data.owners).tolist() == [199, 172, 30, 85]
+    assert np.bincount(data.test_owners).tolist() == [104, 89, 16, 45]
+    assert data.features == (
+        *("age", "sex", "trestbps", "chol", "fbs", "thalach", "exang", "oldpeak"),
+        *("cp=2", "cp=3", "cp=4", "restecg=1", "restecg=2"),
+    )
+    assert np.bincount(data.test_owners, data.test["y"]).tolist() == [48, 33, 15, 35]
+    assert np.bincount(data.test_owners, data.test["age"]).tolist() == [5714, 4298, 895, 2650]
+    for hospital in range(4):
+        x = data.train["x"][data.owners == hospital]
+        varies = x.std(axis=0) > 0
+        assert np.allclose(x.mean(axis=0), 0, atol=1e-5)
+        assert np.allclose(x[:, varies].std(axis=0, ddof=1), 1, atol=1e-4)
+    assert data.train["x"].dtype == np.float32
+
+
+def test_heart_layout(tmp_path: Path) -> None:
+    for number, hospital in enumerate(HOSPITALS):
+        rows = [
+            f"{40 + i},{i % 2},{1 + i % 4},12{i},{i},0,{i % 3},150,0,1.5,{i % 2},?,3,{i % 3}"
+            for i in range(10 + number)
+        ] + ["60,1,1,130,200,0,1,140,0,1,1,1,6,0"]
+        write(tmp_path, "\n".join(rows) + "\n", f"processed.{hospital}.data")
+    data = load("heart", directory=tmp_path, test_fraction=0.5)
+    assert data.owners is not None
+    assert np.bincount(data.owners).tolist() == [5, 6, 7, 7]
+    refused("heart has classes", "heart", directory=tmp_path, kind="number")
+    refused("heart-flamby has its own label", "heart-flamby", directory=tmp_path, label="num")
+
+
+def test_heart_that_is_not_here(tmp_path: Path) -> None:
+    refused("fedssca data get heart", "heart-flamby", directory=tmp_path)
+
+
 ROW = "39, State-gov, 7, HS, 13, Never, Clerk, Not, White, {}, 2174, 0, 40, X, {}\n"
 
 

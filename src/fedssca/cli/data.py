@@ -27,7 +27,7 @@ app = new_app("Fetch, list and describe data sets.")
 
 @app.command(epilog="Example: fedssca data get mnist")
 def get(
-    name: Annotated[str, typer.Argument(help="mnist, fashion or adult.")],
+    name: Annotated[str, typer.Argument(help="mnist, fashion, adult or heart.")],
     directory: Annotated[
         Path | None, typer.Option("--dir", help="Where to put it; default: the cache folder.")
     ] = None,

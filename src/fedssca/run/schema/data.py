@@ -12,7 +12,15 @@ from fedssca.run.schema.types import MODEL, Positive, Real, TextOrTexts, Whole, 
 __all__ = ["DataSettings"]
 
 DataName: TypeAlias = Literal[
-    "adult", "breast-cancer", "credit", "diabetes", "digits", "fashion", "mnist"
+    "adult",
+    "breast-cancer",
+    "credit",
+    "diabetes",
+    "digits",
+    "fashion",
+    "heart",
+    "heart-flamby",
+    "mnist",
 ]
 
 
@@ -22,8 +30,9 @@ class DataSettings:
 
     name: DataName = key(
         "A ready-made data set. digits, breast-cancer and diabetes are installed with the package; "
-        "mnist, fashion and adult are downloaded by `fedssca data get`; the file of credit you "
-        "download yourself.",
+        "mnist, fashion, adult and heart are downloaded by `fedssca data get`; the file of credit "
+        "you download yourself. heart has four hospitals, one client each; heart-flamby are its "
+        "rows, columns and test rows in FLamby's Fed-Heart-Disease.",
         default="digits",
         basic=True,
     )
