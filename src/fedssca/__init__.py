@@ -63,6 +63,7 @@ _MODULE_OF = {
     "false_positive_rate_at_most": "fedssca.problem.constraints",
     "first_order": "fedssca.methods.surrogate",
     "first_state": "fedssca.methods.algorithm",
+    "flower": "fedssca.run.apps",
     "follow_csv": "fedssca.data.sources",
     "from_loaders": "fedssca.data.loaders",
     "from_module": "fedssca.problem.torch",
@@ -112,7 +113,10 @@ _MODULE_OF = {
 _NEEDS_TORCH = {"from_module", "from_modules", "from_terms", "load_into", "replace_batch_norm"}
 """Names that `from fedssca import *` leaves out, because PyTorch is an optional extra."""
 
-__all__ = [name for name in _MODULE_OF if name not in _NEEDS_TORCH]
+_NEEDS_FLOWER = {"flower"}
+"""The same for Flower."""
+
+__all__ = [name for name in _MODULE_OF if name not in _NEEDS_TORCH | _NEEDS_FLOWER]
 
 if TYPE_CHECKING:
     from fedssca.data.dataset import Dataset as Dataset
@@ -207,6 +211,7 @@ if TYPE_CHECKING:
     from fedssca.problem.worst import minimise_worst as minimise_worst
     from fedssca.rounds.fused import Fused as Fused
     from fedssca.rounds.in_process import Local as Local
+    from fedssca.run.apps import flower as flower
     from fedssca.run.build.calibrate import auto as auto
     from fedssca.run.estimators import FederatedClassifier as FederatedClassifier
     from fedssca.run.estimators import FederatedRegressor as FederatedRegressor

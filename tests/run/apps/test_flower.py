@@ -1,0 +1,113 @@
+"""Limits in an existing Flower app: the diff of the how-to page, run on real data."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REASON = "needs the extras flower and torch: pip install 'fedssca[flower,torch]'"
+pytest.importorskip("flwr", reason=REASON)
+torch = pytest.importorskip("torch", reason=REASON)
+
+from flwr.app import ConfigRecord, Message, RecordDict  # noqa: E402
+
+from fedssca import UserError, flower  # noqa: E402
+from tests.run.apps.flower_apps import AppGrid, run_example  # noqa: E402
+
+ROOT = Path(__file__).parents[3]
+NAME = "loss of 8"
+
+
+def page_diff() -> str:
+    (found,) = re.findall(r"```diff\n(.*?)```", (ROOT / "docs/flower.md").read_text(), re.S)
+    return str(found)
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Flower's quick start with the changes of the page."""
+    folder = tmp_path_factory.mktemp("app") / "limited"
+    shutil.copytree(ROOT / "examples/flower", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run(["git", "apply", "-"], cwd=folder, input=page_diff().encode(), check=True)
+    return folder
+
+
+def test_few_lines_change() -> None:
+    changed = [line for line in page_diff().splitlines() if re.match(r"[+-](?![+-]{2} )", line)]
+    assert 0 < len(changed) <= 15
+
+
+def test_the_limit_is_kept_at_the_same_accuracy(
+    limited: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[flower.LimitedFedAvg] = []
+    results: list[Any] = []
+    original = flower.LimitedFedAvg.start
+
+    def start(self: flower.LimitedFedAvg, *given: Any, **more: Any) -> Any:
+        made.append(self)
+        results.append(original(self, *given, **more))
+        return results[-1]
+
+    monkeypatch.setattr(flower.LimitedFedAvg, "start", start)
+    before, loose = run_example(ROOT / "examples/flower")
+    after, kept = run_example(limited)
+    assert loose > 0.3, "without a limit it is broken"
+    assert kept <= 0.3
+    error = (2 * before * (1 - before) / 360) ** 0.5
+    assert after >= before - 2 * error, "the same accuracy, but for what 360 test rows can tell"
+    (strategy,), (result,) = made, results
+    (entry,) = strategy.certificate["limits"]
+    assert strategy.certificate["feasible"]
+    assert entry["value"] == pytest.approx(kept, rel=1e-4), "measured again over all clients' rows"
+    assert entry["margin"] == pytest.approx(0.3 - kept, abs=1e-4)
+    last = result.evaluate_metrics_clientapp[10]
+    assert len(last[f"{NAME} by client"]) == len(last["clients"]) == 4
+    assert last["limits_kept"] in (0, 1)
+    assert last[f"multiplier of {NAME}"] > 0
+    assert NAME in result.train_metrics_clientapp[1]
+
+
+def message(**config: Any) -> Message:
+    AppGrid(None, 1)  # type: ignore[arg-type]
+    return Message(RecordDict({"config": ConfigRecord(config)}), 1, "train")
+
+
+def rows_of(scores: Any, y: Any) -> Any:
+    return torch.nn.functional.cross_entropy(scores, y, reduction="none")
+
+
+def test_the_criterion_is_the_weighted_sum() -> None:
+    asked = message(limits=["ones"], weights=[0.75, 0.25], shares=[0.5])
+    limited = flower.LimitedLoss(asked, rows_of, {"ones": lambda s, y: rows_of(s, y)[y == 1]})
+    scores, y = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]]), torch.tensor([0, 1, 1])
+    each = rows_of(scores, y)
+    by_hand = 0.75 * each.mean() + 0.25 / 0.5 * (each[1] + each[2]) / 3
+    assert float(limited(scores, y)) == pytest.approx(float(by_hand))
+
+
+def test_what_is_wrong_is_one_clear_line() -> None:
+    asked = message(limits=["a"])
+    ok = flower.LimitedLoss(asked, rows_of, {"a": rows_of})
+    data = [(torch.zeros(2, 3), torch.tensor([0, 1]))]
+    linear = torch.nn.Linear(3, 2)
+    assert ok.measure(linear, data)["rows of a"] == 2
+    with pytest.raises(UserError, match=r"here are \['b'\], the server's limits \['a'\]"):
+        flower.LimitedLoss(asked, rows_of, {"b": rows_of})
+    with pytest.raises(UserError, match=r"server.s limits none: .* strategy LimitedFedAvg"):
+        flower.LimitedLoss(message(lr=0.1), rows_of, {"b": rows_of})
+    with pytest.raises(UserError, match="0 is BatchNorm in training mode"):
+        ok.measure(torch.nn.Sequential(torch.nn.BatchNorm1d(3), linear), data)
+    with pytest.raises(UserError, match="the data has no labels"):
+        ok.measure(linear, [torch.zeros(2, 3)])
+    with pytest.raises(UserError, match="gives no rows"):
+        ok.measure(linear, [])
+    with pytest.raises(UserError, match='reduction="none"'):
+        flower.LimitedLoss(asked, torch.nn.CrossEntropyLoss(), {"a": rows_of}).measure(linear, data)
+    with pytest.raises(UserError, match="give a number for each"):
+        flower.LimitedFedAvg({})
