@@ -22,7 +22,7 @@ from fedssca.rounds.fused import Fused
 from fedssca.studies.bench.task import CLASSES, FEATURES, SCALE, Images, rows_for
 from fedssca.studies.bench.timing import Workload, interleave, summary
 
-__all__ = ["BATCH", "CLIENTS", "DEEP", "ROWS", "STEPS", "measure_deep"]
+__all__ = ["BATCH", "CLIENTS", "DEEP", "ROWS", "STEPS", "convolutional", "dense", "measure_deep"]
 
 CLIENTS, ROWS, BATCH = 10, 6000, 100
 STEPS: dict[str, Any] = {"rho": power(0.9, 0.3), "gamma": power(0.9, 0.6), "tau": 0.1}
@@ -76,7 +76,9 @@ def _pytorch(data: Images, name: str, parts: int) -> Workload:
         ) from None
 
     torch.manual_seed(0)
-    network = _cnn(torch.nn) if name == "cnn" else _dense(torch.nn, (FEATURES, *LAYERS, CLASSES))
+    network = (
+        convolutional(torch.nn) if name == "cnn" else dense(torch.nn, (FEATURES, *LAYERS, CLASSES))
+    )
     x, y = torch.from_numpy(np.array(data.x)), torch.from_numpy(np.array(data.y)).long()
     draw = torch.Generator().manual_seed(0)
     weights = list(network.parameters())
@@ -98,15 +100,17 @@ def _pytorch(data: Images, name: str, parts: int) -> Workload:
     return work
 
 
-def _dense(nn: Any, widths: Sequence[int]) -> Any:
+def dense(nn: Any, widths: Sequence[int]) -> Any:
+    """Return PyTorch's network of dense layers of these widths."""
     layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
     return nn.Sequential(*layers[:-1])
 
 
-def _cnn(nn: Any) -> Any:
+def convolutional(nn: Any) -> Any:
+    """Return PyTorch's network that is the model "cnn"."""
     first, second = CHANNELS
     return nn.Sequential(
         nn.Conv2d(1, first, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(first, second, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), _dense(nn, (second * 49, TOP, CLASSES)),
+        nn.Flatten(), dense(nn, (second * 49, TOP, CLASSES)),
     )  # fmt: skip
