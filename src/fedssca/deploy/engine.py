@@ -16,6 +16,7 @@ from fedssca.errors import UserError
 from fedssca.run.schema import ProjectFile
 
 __all__ = [
+    "UNREACHABLE",
     "Answer",
     "Engine",
     "JobNotReady",
@@ -27,6 +28,7 @@ __all__ = [
     "Post",
     "ServerUnreachable",
     "Session",
+    "check_kind",
 ]
 
 
@@ -78,6 +80,10 @@ class PeerUnreachable(RuntimeError):
         self.peer = peer
 
 
+UNREACHABLE = 20.0
+"""The seconds without an answer after which the server counts as unreachable."""
+
+
 class ServerUnreachable(UserError):
     """The server does not answer the submitting side."""
 
@@ -127,6 +133,12 @@ class Kit(Protocol):
         self, data: Path | None = None, environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
         """Start the kit's process, which ends with this one; `data` is a site's site.toml."""
+
+
+def check_kind(path: Path, kind: str, wanted: str) -> None:
+    """Raise a UserError if a kit is not of the kind that a command needs; "" takes any."""
+    if wanted and kind != wanted:
+        raise UserError(f"{path} is the kit of a {kind}: this command needs a {wanted}'s")
 
 
 class Session(Protocol):

@@ -6,11 +6,10 @@ import json
 import secrets
 import ssl
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from typing import Any
 
-from fedssca.deploy.engine import JobNotReady, JobOrder, Kit, ServerUnreachable
+from fedssca.deploy.engine import UNREACHABLE, JobNotReady, JobOrder, Kit, ServerUnreachable
 from fedssca.deploy.engines.flower.words import PATH, SIGNATURE, signed_bytes
 from fedssca.deploy.signatures import signature
 from fedssca.errors import UserError
@@ -20,18 +19,10 @@ __all__ = ["FlowerSession", "open_session"]
 PAUSE = 0.3
 """The seconds between two attempts to connect."""
 
-UNREACHABLE = 20.0
-"""The seconds without an answer after which the server counts as unreachable."""
 
-
-@contextmanager
-def open_session(kit: Kit) -> Iterator[FlowerSession]:
+def open_session(kit: Kit) -> closing[FlowerSession]:
     """Connect to the server with the submitter's kit; the session is closed at the end."""
-    session = FlowerSession(kit)
-    try:
-        yield session
-    finally:
-        session.close()
+    return closing(FlowerSession(kit))
 
 
 class FlowerSession:

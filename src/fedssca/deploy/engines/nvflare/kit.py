@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedssca.deploy.engine import check_kind
 from fedssca.deploy.roster import read_roster
 from fedssca.errors import UserError
 from fedssca.system import COMMAND
@@ -73,8 +74,7 @@ def is_kit(path: Path) -> bool:
 def open_kit(path: Path, kind: str = "") -> NvflareKit:
     """Open a kit; a UserError if it is not one of this kind (server, site or submit)."""
     kit = NvflareKit(path)
-    if kind and kit.kind != kind:
-        raise UserError(f"{path} is the kit of a {kit.kind}: this command needs a {kind}'s")
+    check_kind(path, kit.kind, kind)
     return kit
 
 

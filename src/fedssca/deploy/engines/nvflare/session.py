@@ -6,12 +6,12 @@ import io
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from collections.abc import Callable
+from contextlib import closing, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-from fedssca.deploy.engine import JobNotReady, JobOrder, Kit, ServerUnreachable
+from fedssca.deploy.engine import UNREACHABLE, JobNotReady, JobOrder, Kit, ServerUnreachable
 from fedssca.deploy.engines.nvflare.kit import CLASSES, TOPIC
 from fedssca.errors import UserError
 
@@ -20,18 +20,10 @@ __all__ = ["NvflareSession", "open_session", "write_job"]
 PAUSE = 0.5
 """The seconds between two attempts to connect."""
 
-UNREACHABLE = 20.0
-"""The seconds without an answer after which the server counts as unreachable."""
 
-
-@contextmanager
-def open_session(kit: Kit) -> Iterator[NvflareSession]:
+def open_session(kit: Kit) -> closing[NvflareSession]:
     """Connect to the server with the submitter's kit; the session is closed at the end."""
-    session = NvflareSession(kit)
-    try:
-        yield session
-    finally:
-        session.close()
+    return closing(NvflareSession(kit))
 
 
 class NvflareSession:
