@@ -68,6 +68,7 @@ _MODULE_OF = {
     "from_loaders": "fedssca.data.loaders",
     "from_module": "fedssca.problem.torch",
     "from_modules": "fedssca.problem.torch_parties",
+    "from_partitions": "fedssca.data.partitions",
     "from_queue": "fedssca.data.sources",
     "from_scores": "fedssca.problem.scores",
     "from_terms": "fedssca.problem.torch",
@@ -123,6 +124,7 @@ if TYPE_CHECKING:
     from fedssca.data.encode import TargetScale as TargetScale
     from fedssca.data.load import load as load
     from fedssca.data.loaders import from_loaders as from_loaders
+    from fedssca.data.partitions import from_partitions as from_partitions
     from fedssca.data.sources import follow_csv as follow_csv
     from fedssca.data.sources import from_queue as from_queue
     from fedssca.data.split import Columns as Columns

@@ -31,7 +31,7 @@ def test_every_loader_is_a_client() -> None:
 @pytest.mark.parametrize(
     ("loaders", "said"),
     [
-        ([], "at least one loader"),
+        ([], "there is no loader; give at least one"),
         ([batches(4), []], "loader 1 gives no batch"),
         ([[np.zeros(3)]], "loader 0 gives ndarray"),
         ([batches(4), batches(4, (2, 2))], r"loader 1: column 'x' has rows of shape \(2, 2\)"),

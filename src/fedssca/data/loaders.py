@@ -10,7 +10,7 @@ import numpy as np
 from fedssca.data.split import Rows
 from fedssca.errors import UserError
 
-__all__ = ["from_loaders"]
+__all__ = ["as_columns", "from_loaders", "joined"]
 
 
 def from_loaders(loaders: Sequence[Iterable[Any]], names: Sequence[str] = ()) -> Rows:
@@ -24,15 +24,20 @@ def from_loaders(loaders: Sequence[Iterable[Any]], names: Sequence[str] = ()) ->
     >>> from_loaders([batches, batches * 2]).sizes
     (4, 8)
     """
-    if not loaders:
-        raise UserError("from_loaders needs at least one loader, one for each client")
     parts = [_rows(number, loader) for number, loader in enumerate(loaders)]
+    return joined("loader", parts, names)
+
+
+def joined(what: str, parts: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> Rows:
+    """The clients with these columns; `what` a part is stands in the line that refuses it."""
+    if not parts:
+        raise UserError(f"there is no {what}; give at least one, one for each client")
     for number, part in enumerate(parts):
         for name, first in parts[0].items():
             if name not in part or part[name].shape[1:] != first.shape[1:]:
                 told = part[name].shape[1:] if name in part else "none"
                 raise UserError(
-                    f"loader {number}: column {name!r} has rows of shape {told}, loader 0 of shape "
+                    f"{what} {number}: column {name!r} has rows of shape {told}, {what} 0 of shape "
                     f"{first.shape[1:]}; give all clients the same columns"
                 )
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -63,6 +68,11 @@ def _columns(number: int, batch: Any) -> dict[str, np.ndarray]:
             f"loader {number} gives {type(batch).__name__}: batches must be pairs (x, y), or "
             'tables with "x" and "y"'
         )
+    return as_columns(given)
+
+
+def as_columns(given: Mapping[Any, Any]) -> dict[str, np.ndarray]:
+    """Columns of tensors or arrays as the arrays that clients hold."""
     return {str(name): _array(column) for name, column in given.items()}
 
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
 from fedssca.run.schema.types import MODEL, Positive, Real, TextOrTexts, Whole, invalid, key
 
-__all__ = ["DataSettings"]
+__all__ = ["PARTITIONERS", "DataSettings"]
+
+PARTITIONERS = {
+    "IidPartitioner": "iid",
+    "DirichletPartitioner": "dirichlet",
+    "PathologicalPartitioner": "classes",
+}
+"""Partitioners of flwr-datasets, and the partition that divides rows in the same way."""
 
 DataName: TypeAlias = Literal[
     "adult",
@@ -126,7 +133,9 @@ class DataSettings:
     clients: Whole = key("The number of clients.", default=10, ge=1, basic=True)
     partition: Literal["iid", "contiguous", "dirichlet", "classes"] = key(
         "How rows are divided: at random, in order, with skewed labels (dirichlet), or with few "
-        "classes per client. Columns are always divided in order, which iid stands for too.",
+        "classes per client. Columns are always divided in order, which iid stands for too. "
+        "IidPartitioner, DirichletPartitioner and PathologicalPartitioner, as flwr-datasets calls "
+        "them, mean iid, dirichlet and classes.",
         default="iid",
         basic=True,
     )
@@ -152,6 +161,11 @@ class DataSettings:
         "their columns.",
         default="exchange",
     )
+
+    @field_validator("partition", mode="before")
+    @classmethod
+    def _takes_names_of_partitioners(cls, value: object) -> object:
+        return PARTITIONERS.get(value, value) if isinstance(value, str) else value
 
     @property
     def paths(self) -> list[str]:
