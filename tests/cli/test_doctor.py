@@ -53,7 +53,7 @@ def test_damaged_data_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_check_that_fails_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> doctor.Finding:
+    def broken() -> doctor.Checked:
         raise RuntimeError("no such thing")
 
     monkeypatch.setattr(doctor, "CHECKS", {"a": broken, "Python": doctor.CHECKS["Python"]})

@@ -25,7 +25,7 @@ from rich.table import Table
 from fedssca.cli.options import Json, new_app
 from fedssca.system import cores, starting_up, user_cache
 
-__all__ = ["CHECKS", "Finding", "app"]
+__all__ = ["CHECKS", "Checked", "app"]
 
 app = new_app()
 
@@ -35,7 +35,7 @@ ROOM, MEMORY = 1.0, 2.0
 MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "wrong": "[red]wrong[/]"}
 
 
-class Finding(NamedTuple):
+class Checked(NamedTuple):
     """What a check found."""
 
     state: Literal["ok", "note", "wrong"]
@@ -62,14 +62,14 @@ def doctor(as_json: Json = False) -> None:
     raise typer.Exit(1 if wrong else 0)
 
 
-def _checked(check: Callable[[], Finding]) -> Finding:
+def _checked(check: Callable[[], Checked]) -> Checked:
     try:
         return check()
     except Exception as error:  # a check must not end the others
-        return Finding("wrong", f"{type(error).__name__}: {error}", "report this with the output")
+        return Checked("wrong", f"{type(error).__name__}: {error}", "report this with the output")
 
 
-def _show(findings: dict[str, Finding], wrong: bool) -> None:
+def _show(findings: dict[str, Checked], wrong: bool) -> None:
     console, table = Console(), Table(box=None, pad_edge=False, show_header=False)
     for name, finding in findings.items():
         todo = f"\n[bold]{escape(finding.todo)}[/]" if finding.todo else ""
@@ -78,12 +78,12 @@ def _show(findings: dict[str, Finding], wrong: bool) -> None:
     console.print("something is wrong: see above" if wrong else "fedssca works on this machine")
 
 
-def _python() -> Finding:
+def _python() -> Checked:
     where = f"{platform.python_version()} ({sys.executable})"
-    return Finding("ok", f"{where} on {platform.system()}, {len(cores())} processor cores")
+    return Checked("ok", f"{where} on {platform.system()}, {len(cores())} processor cores")
 
 
-def _packages() -> Finding:
+def _packages() -> Checked:
     from packaging.requirements import Requirement
 
     wrong = []
@@ -95,8 +95,8 @@ def _packages() -> Finding:
         if have is None or not need.specifier.contains(have, prereleases=True):
             wrong.append(f"{need} ({have or 'not installed'})")
     if wrong:
-        return Finding("wrong", "needed: " + ", ".join(wrong), "pip install --upgrade fedssca")
-    return Finding("ok", f"fedssca {version('fedssca')}, jax {version('jax')}, and what they need")
+        return Checked("wrong", "needed: " + ", ".join(wrong), "pip install --upgrade fedssca")
+    return Checked("ok", f"fedssca {version('fedssca')}, jax {version('jax')}, and what they need")
 
 
 def _version(name: str) -> str | None:
@@ -106,7 +106,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _extras() -> Finding:
+def _extras() -> Checked:
     from fedssca.run.versions import extras
 
     found = extras()
@@ -114,16 +114,16 @@ def _extras() -> Finding:
     have = [name for name in found if name not in missing]
     text = f"installed: {', '.join(have) or 'none'}"
     if not missing:
-        return Finding("ok", text)
+        return Checked("ok", text)
     hint = f"pip install 'fedssca[{','.join(missing)}]'"
     if "torch" in missing:
         hint += (
             "; add --extra-index-url https://download.pytorch.org/whl/cpu for PyTorch without CUDA"
         )
-    return Finding("note", f"{text}; not installed: {', '.join(missing)}", f"if needed: {hint}")
+    return Checked("note", f"{text}; not installed: {', '.join(missing)}", f"if needed: {hint}")
 
 
-def _compiler() -> Finding:
+def _compiler() -> Checked:
     with starting_up():
         import jax
         import jax.numpy as jnp
@@ -132,11 +132,11 @@ def _compiler() -> Finding:
     taken, devices = time.perf_counter() - begun, ", ".join(map(str, jax.devices()))
     due = sum(math.sin(n) * math.cos(n) for n in range(8))
     if abs(value - due) > 1e-4:
-        return Finding("wrong", f"a compiled sum is {value}", "reinstall jax and jaxlib")
-    return Finding("ok", f"compiles and computes in {taken:.1f} s on {devices}")
+        return Checked("wrong", f"a compiled sum is {value}", "reinstall jax and jaxlib")
+    return Checked("ok", f"compiles and computes in {taken:.1f} s on {devices}")
 
 
-def _cache() -> Finding:
+def _cache() -> Checked:
     place = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", user_cache() / "compiled"))
     size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file()) / GIGA
     try:
@@ -144,92 +144,92 @@ def _cache() -> Finding:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        return Finding(
+        return Checked(
             "note",
             f"{place} cannot be written ({error.strerror}): programs are compiled anew every time",
             "set JAX_COMPILATION_CACHE_DIR to a folder of yours",
         )
     if size > 5:
-        return Finding("note", f"{place} holds {size:.1f} GB", "it can be deleted at any time")
-    return Finding("ok", f"{place}, {size:.2f} GB of compiled programs")
+        return Checked("note", f"{place} holds {size:.1f} GB", "it can be deleted at any time")
+    return Checked("ok", f"{place}, {size:.2f} GB of compiled programs")
 
 
-def _data() -> Finding:
+def _data() -> Checked:
     from fedssca.data import status
 
     found = status()
     have = [one.name for one in found if one.state in ("embedded", "present")]
     corrupt = [one.name for one in found if one.state == "corrupt"]
     if corrupt:
-        return Finding("note", f"damaged: {', '.join(corrupt)}", "fedssca data get them again")
-    return Finding("ok", f"data sets on this machine: {', '.join(have)}")
+        return Checked("note", f"damaged: {', '.join(corrupt)}", "fedssca data get them again")
+    return Checked("ok", f"data sets on this machine: {', '.join(have)}")
 
 
-def _space() -> Finding:
+def _space() -> Checked:
     free = {
         str(place): shutil.disk_usage(place).free / GIGA
         for place in (Path.cwd(), Path(tempfile.gettempdir()))
     }
     text = ", ".join(f"{room:.1f} GB free at {place}" for place, room in free.items())
     if min(free.values()) < ROOM:
-        return Finding("note", text, "make room: runs, models and compiled programs are files")
-    return Finding("ok", text)
+        return Checked("note", text, "make room: runs, models and compiled programs are files")
+    return Checked("ok", text)
 
 
-def _memory(table: Path = Path("/proc/meminfo")) -> Finding:
+def _memory(table: Path = Path("/proc/meminfo")) -> Checked:
     lines = table.read_text().splitlines() if table.exists() else []
     free = [int(line.split()[1]) * 1024 / GIGA for line in lines if line.startswith("MemAvailable")]
     if not free:
-        return Finding("ok", "this system does not say how much is free")
+        return Checked("ok", "this system does not say how much is free")
     if free[0] < MEMORY:
-        return Finding(
+        return Checked(
             "note", f"{free[0]:.1f} GB free", "close other programs, or use smaller batches"
         )
-    return Finding("ok", f"{free[0]:.1f} GB free")
+    return Checked("ok", f"{free[0]:.1f} GB free")
 
 
-def _ports() -> Finding:
+def _ports() -> Checked:
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
             with socket.create_connection(("127.0.0.1", port), timeout=5):
                 pass
     except OSError as error:
-        return Finding(
+        return Checked(
             "note",
             f"this machine cannot connect to itself ({error.strerror or error})",
             "allow connections to 127.0.0.1: the page and local deployments need them",
         )
-    return Finding("ok", "connections on 127.0.0.1 work (the page, local deployments)")
+    return Checked("ok", "connections on 127.0.0.1 work (the page, local deployments)")
 
 
-def _clock() -> Finding:
+def _clock() -> Checked:
     now, made = time.time(), Path(__file__).stat().st_mtime
     text = datetime.fromtimestamp(now).astimezone().strftime("%Y-%m-%d %H:%M %Z")
     if now < made - 3600:
-        return Finding(
+        return Checked(
             "note",
             f"{text}, before this package was installed",
             "set the clock: certificates of a deployment are not valid yet at this time",
         )
-    return Finding("ok", f"{text}; the clocks of all sites of a deployment should agree")
+    return Checked("ok", f"{text}; the clocks of all sites of a deployment should agree")
 
 
-def _browser() -> Finding:
+def _browser() -> Checked:
     import webbrowser
 
     try:
         name = webbrowser.get().name
     except webbrowser.Error:
-        return Finding(
+        return Checked(
             "note",
             "none found",
             "fedssca ui prints an address: open it in a browser, through ssh -L from elsewhere",
         )
-    return Finding("ok", f"{name} opens the page of fedssca ui")
+    return Checked("ok", f"{name} opens the page of fedssca ui")
 
 
-CHECKS: dict[str, Callable[[], Finding]] = {
+CHECKS: dict[str, Callable[[], Checked]] = {
     "Python": _python,
     "packages": _packages,
     "extras": _extras,

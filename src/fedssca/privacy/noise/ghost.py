@@ -28,7 +28,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn
 from fedssca.problem.problem import Array, Batch, Terms
 from fedssca.problem.tracing import bind, called, shape_of, walk
 
-__all__ = ["Place", "Tapped", "places", "tapped"]
+__all__ = ["Meeting", "Tapped", "places", "tapped"]
 
 REARRANGING = {"broadcast_in_dim", "concatenate", "convert_element_type", "copy", "expand_dims"}
 REARRANGING |= {"reshape", "rev", "slice", "split", "squeeze", "transpose"}
@@ -46,7 +46,7 @@ class Value(NamedTuple):
     where: np.ndarray | None = None
 
 
-class Place(NamedTuple):
+class Meeting(NamedTuple):
     """A place where weights meet data, for one sample."""
 
     equation: JaxprEqn
@@ -103,7 +103,7 @@ class Tapped(NamedTuple):
     """Terms with the places where weights meet data."""
 
     program: ClosedJaxpr
-    places: tuple[Place, ...]
+    places: tuple[Meeting, ...]
 
     @property
     def held(self) -> int:
@@ -140,7 +140,7 @@ def places(terms: Terms, w: Array, sample: Batch) -> Tapped | None:
 
     `sample` is a batch of one row with the weight 1, without its first axis; shapes are enough.
     """
-    found: list[Place] = []
+    found: list[Meeting] = []
 
     def alone(point: Array, row: Batch) -> Array:
         return terms(point, jax.tree.map(lambda leaf: leaf[None], row))[:, 0]
@@ -151,7 +151,7 @@ def places(terms: Terms, w: Array, sample: Batch) -> Tapped | None:
         if len(equation.outvars) != 1:
             raise Unsuited
         out = shape_of(equation.outvars[0])
-        found.append(Place(equation, side, out.shape, out.dtype, where))
+        found.append(Meeting(equation, side, out.shape, out.dtype, where))
         return bind(equation, [value.x for value in given])
 
     program = jax.make_jaxpr(alone)(w, sample)
@@ -208,7 +208,7 @@ def tapped(model: Tapped, bound: float, value_bound: float) -> Terms:
 
 
 def _squares(
-    place: Place, weights: Array, data: Sequence[Array], slopes: Array
+    place: Meeting, weights: Array, data: Sequence[Array], slopes: Array
 ) -> tuple[Array, Array | None]:
     """|g|^2 of every sample in the weights of a place, and the g where they are held."""
     if not place.held:
@@ -221,7 +221,7 @@ def _squares(
 
 
 def _summed(
-    place: Place,
+    place: Meeting,
     weights: Array,
     data: Sequence[Array],
     slopes: Array,
