@@ -9,16 +9,18 @@ programming goes on with the gradients over all rows,
 where H is the limited-memory BFGS matrix of the Lagrangian. Its multipliers are at most
 cap_m = 5 |grad F_0| / |grad F_m|: where noise has left w off a steep direction, the linear model
 would ask for a long step along it, which the curvature of F_m makes useless. A cap that is reached
-doubles as long as its limit stays broken. A step is accepted if it lowers the merit
-F_0 + sum_m sigma_m max(0, F_m + margin_m). If the full step breaks limits, it is corrected once by
-the shortest step in H that mends them (a second-order correction), unless that is longer than the
-step itself, and is then halved until it is accepted. The margin is by how much the last linear
-model missed a limit, so that accepted points lie inside. `BestPoints` sees every point that is
-tried, so the best feasible one is kept.
+doubles as long as its limit stays broken. Rates have no cap: their gradients come from the few rows
+near the threshold, and say little about how long a step may be. A step is accepted if it lowers the
+merit F_0 + sum_m sigma_m max(0, F_m + margin_m). If the full step breaks limits, it is corrected
+once by the shortest step in H that mends them (a second-order correction), unless that is longer
+than the step itself, and is then halved until it is accepted. The margin is by how much the last
+linear model missed a limit, so that accepted points lie inside. `BestPoints` sees every point that
+is tried, so the best feasible one is kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -84,10 +86,18 @@ class Place(NamedTuple):
         return self.objective + float(sigma @ np.maximum(self.f + margin, 0))
 
 
-def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, steps: int) -> Finished:
+def finish(
+    evaluator: Evaluator,
+    points: BestPoints,
+    last: Array,
+    row: Row,
+    steps: int,
+    rates: Sequence[int] = (),
+) -> Finished:
     """Take at most `steps` steps from `last`, whose row is `row`; `points` sees what they reach.
 
-    While a limit is still broken, there are up to twice as many.
+    While a limit is still broken, there are up to twice as many. `rates` are the indices of the
+    constraints that are rates.
     """
     passes = 0
 
@@ -112,6 +122,7 @@ def finish(evaluator: Evaluator, points: BestPoints, last: Array, row: Row, step
     sizes = np.linalg.norm(g, axis=1)
     inverse = InverseHessian(FIRST * length / (sizes[0] + sizes[1:].max(initial=0.0)))
     cap = CAP * (sizes[0] or sizes.max()) / np.maximum(sizes[1:], 1e-30)
+    cap[list(rates)] = np.inf
     sigma, margin = np.zeros(len(now.f)), np.zeros(len(now.f))
     found, idle, settled, reached = None, 0, False, [now.objective]
     reference = max(abs(now.objective), 1e-12)

@@ -72,12 +72,12 @@ def conclude(
         notes = explain(problem, rows, row)
     elif not problem.constraints and points is not None:
         if steps and problem.steady:
-            found = finish(evaluator, points, state.w, rows[-1], steps)
+            found = finish(evaluator, points, state.w, rows[-1], steps, problem.stepwise)
             passes = found.passes
             w, row = points.best or (w, row)
     elif points is not None:
         if steps:
-            found = finish(evaluator, points, state.w, rows[-1], steps)
+            found = finish(evaluator, points, state.w, rows[-1], steps, problem.stepwise)
         passes = found.passes
         passes += set_thresholds(problem, evaluator, points, state.w, rows[-1], thresholds)
         if points.last is None or early(points.last[1], done):

@@ -284,7 +284,7 @@ def _tightened_model(
     w, before = start
     row = tight(w) | {"round": before["round"]}
     points.see(w, row)
-    passes = finish(narrower, points, w, row, STEPS).passes
+    passes = finish(narrower, points, w, row, STEPS, problem.stepwise).passes
     passes += set_thresholds(problem, narrower, points, w, row, thresholds)
     if points.best is None:
         return None, passes

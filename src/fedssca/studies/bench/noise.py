@@ -26,10 +26,8 @@ def measure_noise(
     data: Images, turns: int, seconds: float, tick: Callable[[str], None]
 ) -> dict[str, Any]:
     """Return `noise`: network -> seconds of a clipped and noised round / of a plain one."""
-    models: dict[str, AnyModel] = {
-        "mlp": mlp(FEATURES, 128, CLASSES, scale=SCALE),
-        "cnn": DEEP["cnn"](),
-    }
+    models: dict[str, AnyModel] = {"mlp": mlp(FEATURES, 128, CLASSES, scale=SCALE)}
+    models["cnn"] = DEEP["cnn"]()
     workloads: dict[str, Workload] = {}
     for name, model in models.items():
         workloads |= pair(data, name, model)
