@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.errors import UserError
+from fedssca.problem.callbacks import called_back, leading, picked
 from fedssca.problem.constraints import Constraint, worst_parts
 from fedssca.problem.custom import custom_problem
 from fedssca.problem.limits import Limit
@@ -312,11 +313,11 @@ def bridge(
     """
 
     def point(w: np.ndarray, batch: dict[str, np.ndarray], at: tuple[int, ...]) -> Any:
-        params = layout.cut(layout.tensor(_pick(w, at)))
-        return params, {name: layout.tensor(_pick(v, at)) for name, v in batch.items()}
+        params = layout.cut(layout.tensor(picked(w, at)))
+        return params, {name: layout.tensor(picked(v, at)) for name, v in batch.items()}
 
     def values(w: np.ndarray, batch: dict[str, np.ndarray]) -> np.ndarray:
-        lead = _lead(w, batch)
+        lead = leading(w, batch)
         with torch.no_grad():
             outputs = [
                 function(*point(w, batch, at)).to("cpu", layout.dtype).numpy()
@@ -325,7 +326,7 @@ def bridge(
         return np.stack(outputs).reshape(*lead, *outputs[0].shape)
 
     def pulled(w: np.ndarray, batch: dict[str, np.ndarray], cotangent: np.ndarray) -> np.ndarray:
-        points = _lead(w, batch)
+        points = leading(w, batch)
         lead = np.broadcast_shapes(points, cotangent.shape[: len(points)])
         slopes, last, pull = np.empty((*lead, w.shape[-1]), w.dtype), None, None
         for at in np.ndindex(lead):
@@ -334,7 +335,7 @@ def bridge(
                 params, data = point(w, batch, here)
                 _, pull, *_ = torch.func.vjp(_of_params(function, data, layout.dtype), params)
                 last = here
-            (parts,) = pull(layout.tensor(_pick(cotangent, at)))
+            (parts,) = pull(layout.tensor(picked(cotangent, at)))
             whole = [parts[name].cpu().numpy().ravel() for name in layout.shapes]
             slopes[at] = np.concatenate(whole)
         return slopes
@@ -367,62 +368,22 @@ def bridge(
 
     @jax.custom_vjp
     def run(w: Array, batch: Batch) -> Array:
-        return _call(values, shape(w, batch), w, batch)
+        return called_back(values, shape(w, batch), w, batch)
 
     def forward(w: Array, batch: Batch) -> tuple[Array, tuple[Array, Batch]]:
         return run(w, batch), (w, batch)
 
     def backward(saved: tuple[Array, Batch], cotangent: Array) -> tuple[Array, None]:
         w, batch = saved
-        return _call(pulled, jax.ShapeDtypeStruct(w.shape, w.dtype), w, batch, cotangent), None
+        return called_back(
+            pulled, jax.ShapeDtypeStruct(w.shape, w.dtype), w, batch, cotangent
+        ), None
 
     run.defvjp(forward, backward)
     return run
-
-
-def _call(callback: Callable[..., np.ndarray], like: jax.ShapeDtypeStruct, *args: Any) -> Array:
-    """`jax.pure_callback` with 64-bit numbers sent as pairs of 32-bit words.
-
-    JAX passes the arguments in another thread, in which `jax.enable_x64` (a setting of the thread)
-    may be off, and would round them to 32 bits there.
-    """
-    kinds = jax.tree.map(lambda leaf: leaf.dtype, args)
-
-    def received(*sent: Any) -> np.ndarray:
-        found = callback(*jax.tree.map(_join, sent, kinds))
-        return found.view(np.uint32).reshape(*found.shape, 2) if _is_wide(found) else found
-
-    shape = jax.ShapeDtypeStruct((*like.shape, 2), jnp.uint32) if _is_wide(like) else like
-    answer = jax.pure_callback(
-        received, shape, *jax.tree.map(_halve, args), vmap_method="expand_dims"
-    )
-    return jax.lax.bitcast_convert_type(answer, like.dtype) if _is_wide(like) else answer
-
-
-def _is_wide(array: Any) -> bool:
-    return bool(array.dtype.itemsize == 8)
-
-
-def _halve(leaf: Array) -> Array:
-    return jax.lax.bitcast_convert_type(leaf, jnp.uint32) if _is_wide(leaf) else leaf
-
-
-def _join(sent: Any, kind: np.dtype[Any]) -> np.ndarray:
-    words = np.asarray(sent)
-    return words.view(kind)[..., 0] if kind.itemsize == 8 else words
 
 
 def _of_params(
     function: Function, data: Tensors, dtype: torch.dtype
 ) -> Callable[[Tensors], torch.Tensor]:
     return lambda params: function(params, data).to(dtype)
-
-
-def _lead(w: np.ndarray, batch: dict[str, np.ndarray]) -> tuple[int, ...]:
-    """The lengths of the leading axes that vmap has added."""
-    count = w.ndim - 1
-    return np.broadcast_shapes(w.shape[:-1], *(v.shape[:count] for v in batch.values()))
-
-
-def _pick(array: np.ndarray, at: tuple[int, ...]) -> np.ndarray:
-    return array[tuple(min(i, n - 1) for i, n in zip(at, array.shape, strict=False))]
