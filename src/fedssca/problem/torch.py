@@ -352,10 +352,10 @@ def bridge(
                     layout.zeros(), {name: layout.tensor(v) for name, v in zeros.items()}
                 )
         except (RuntimeError, TypeError, IndexError) as error:
-            first = str(error).strip().splitlines()[0]
+            first, sizes = str(error).strip().splitlines()[0], batch["x"].shape[1:]
             raise UserError(
-                f"the module does not take x of shape {batch['x'].shape} and type "
-                f"{batch['x'].dtype}: {first}"
+                f"the module does not take x of shape (rows, {', '.join(map(str, sizes))}) and "
+                f"type {batch['x'].dtype}: {first}"
             ) from error
         axis = found.ndim - 1 if rows_last else 0
         if found.ndim == 0 or found.shape[axis] != 2:
