@@ -188,7 +188,10 @@ def test_misfit_is_named_and_garbage_survived(rows_bench: Bench, tmp_path: Path)
         file.write_text(before)
 
 
-def test_stranger_is_refused(rows_bench: Bench, tmp_path: Path) -> None:
+def test_stranger_is_refused(
+    rows_bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GRPC_VERBOSITY", raising=False)  # flwr sets it, which hides the reason
     port = int(rows_bench.deployment.kits["submit"].address.split(":")[1])
     made = nvflare.provision(
         ProjectFile("local", "localhost", port, ["site-1", "site-9"]), tmp_path / "kits"

@@ -300,7 +300,7 @@ def test_training_keeps_ten_constraints() -> None:
     ("kind", "limit", "options", "says"),
     [
         ("pariti", 0.1, {}, "'pariti' is unknown: did you mean 'parity'?"),
-        ("zzz", 0.1, {}, "'zzz' is unknown: known are beyond, bias, client_loss, client_loss_gap"),
+        ("zzz", 0.1, {}, "'zzz' is unknown: known are beyond, bias, calibration, client_loss"),
         ("fnr", 0.1, {"colum": "sex"}, "no key 'colum': it takes kind, limit, bins, column"),
         ("client_loss", 0.1, {"column": "sex"}, "no key 'column': it takes kind, limit$"),
         ("loss", 0.1, {"positive": 1}, "no key 'positive': it takes kind, limit, bins, column"),
