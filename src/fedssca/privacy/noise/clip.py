@@ -29,7 +29,7 @@ import numpy as np
 
 from fedssca.data.memory import summed
 from fedssca.methods.algorithm import Algorithm, LocalChange, Message, Request
-from fedssca.privacy.noise.ghost import Tapped, places, tapped
+from fedssca.privacy.noise.ghost import Tapped, places, shrink, tapped
 from fedssca.problem.problem import Array, Batch, Terms
 
 __all__ = ["ReadChange", "per_client", "per_sample"]
@@ -73,7 +73,7 @@ def per_sample(
             # Held back, or the gradients would be computed anew for each of their two uses.
             slopes = jax.lax.optimization_barrier(_centred(each.vectors, still))
             squares = [_squares(leaf, whose) for leaf in jax.tree.leaves(slopes)]
-            factor = weight[:, None] * _shrink(jnp.asarray(sum(squares)), bound)
+            factor = weight[:, None] * shrink(jnp.asarray(sum(squares)), bound)
             return Message(
                 jax.tree.map(lambda v: weight @ jnp.clip(v, -value_clip, value_clip), each.scalars),
                 jax.tree.map(lambda leaf: _weighted(factor, leaf, whose), slopes),
@@ -122,7 +122,7 @@ def per_client(
         mean = jax.tree.map(lambda leaf: leaf / share, message)
         slopes = _centred(mean.vectors, still)
         squares = sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(slopes))
-        factor = share * _shrink(jnp.asarray(squares), clip)
+        factor = share * shrink(jnp.asarray(squares), clip)
         return Message(
             jax.tree.map(lambda v: share * jnp.clip(v, -value_clip, value_clip), mean.scalars),
             _placed(jax.tree.map(lambda leaf: factor * leaf, slopes), still, share),
@@ -143,12 +143,6 @@ def _placed(slopes: Any, still: LocalChange | None, share: Array) -> Any:
     if still is None:
         return slopes
     return jax.tree.map(lambda leaf: share * still.centre + still.unit * leaf, slopes)
-
-
-def _shrink(squares: Array, bound: float) -> Array:
-    """min(1, bound / length); a length of 0 stays as it is."""
-    tiny = np.finfo(squares.dtype).tiny
-    return jnp.minimum(1, bound * jax.lax.rsqrt(jnp.maximum(squares, tiny)))
 
 
 def _owners(blocks: Sequence[np.ndarray], w: Array) -> Array:

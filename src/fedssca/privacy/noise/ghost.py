@@ -28,7 +28,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn
 from fedssca.problem.problem import Array, Batch, Terms
 from fedssca.problem.tracing import bind, called, shape_of, walk
 
-__all__ = ["Meeting", "Tapped", "places", "tapped"]
+__all__ = ["Meeting", "Tapped", "places", "shrink", "tapped"]
 
 REARRANGING = {"broadcast_in_dim", "concatenate", "convert_element_type", "copy", "expand_dims"}
 REARRANGING |= {"reshape", "rev", "slice", "split", "squeeze", "transpose"}
@@ -195,8 +195,7 @@ def tapped(model: Tapped, bound: float, value_bound: float) -> Terms:
             found, gradients = _squares(place, own, z, slope)
             squares += found
             single.append(gradients)
-        tiny = np.finfo(squares.dtype).tiny
-        factor = jnp.minimum(1, bound * weight * jax.lax.rsqrt(jnp.maximum(squares, tiny)))
+        factor = shrink(squares, bound * weight)
         sums = [
             _summed(*whole, factor)
             for whole in zip(model.places, weights, data, slopes, single, strict=True)
@@ -205,6 +204,12 @@ def tapped(model: Tapped, bound: float, value_bound: float) -> Terms:
 
     terms.defvjp(forward, backward)
     return terms
+
+
+def shrink(squares: Array, bound: float | Array) -> Array:
+    """min(1, bound / length) from squared lengths; a length of 0 stays as it is."""
+    tiny = np.finfo(squares.dtype).tiny
+    return jnp.minimum(1, bound * jax.lax.rsqrt(jnp.maximum(squares, tiny)))
 
 
 def _squares(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-import jax
 import numpy as np
 
 from fedssca.errors import UserError
@@ -18,8 +17,7 @@ from fedssca.methods.schedule import power
 from fedssca.methods.steered import steered_ssca
 from fedssca.problem.forms import AnyModel
 from fedssca.problem.models import classifier, cnn, mlp
-from fedssca.rounds.fused import Fused
-from fedssca.studies.bench.task import CLASSES, FEATURES, SCALE, Images, rows_for
+from fedssca.studies.bench.task import CLASSES, FEATURES, SCALE, Images, rounds_of, rows_for
 from fedssca.studies.bench.timing import Workload, interleave, summary
 
 __all__ = ["BATCH", "CLIENTS", "DEEP", "ROWS", "STEPS", "convolutional", "dense", "measure_deep"]
@@ -60,8 +58,7 @@ def measure_deep(
 def _ours(data: Images, model: AnyModel) -> Workload:
     problem, clients = classifier(model), rows_for(data, CLIENTS, ROWS)
     method = steered_ssca(problem, batch=BATCH, rounds=10**6, opening=[], **STEPS)
-    engine = Fused(problem, clients, method, 0)
-    return lambda n: jax.block_until_ready(engine.advance(method.init(problem.start), n))
+    return rounds_of(problem, clients, method)
 
 
 def _pytorch(data: Images, name: str, parts: int) -> Workload:

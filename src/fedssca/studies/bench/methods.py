@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-
-from fedssca.rounds.fused import Fused
 from fedssca.run.build.choose import method_of
 from fedssca.run.config import parse
 from fedssca.run.tune.space import RIVALS
-from fedssca.studies.bench.task import Images, Shape, setup
+from fedssca.studies.bench.task import Images, Shape, rounds_of, setup
 from fedssca.studies.bench.timing import Workload, interleave, summary
 
 __all__ = ["METHODS", "measure_methods"]
@@ -39,5 +36,4 @@ def _rounds(data: Images, name: str) -> Workload:
     """Rounds of the method that a run names; methods that need a limit have one."""
     problem, clients, _ = setup(data, Shape(limits=int(name in RIVALS)))
     algorithm = method_of(parse("", [f"algorithm.name={name}"]), problem).algorithm
-    engine = Fused(problem, clients, algorithm, 0)
-    return lambda n: jax.block_until_ready(engine.advance(algorithm.init(problem.start), n))
+    return rounds_of(problem, clients, algorithm)

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
-
 from fedssca.methods.steered import steered_ssca
 from fedssca.privacy.noise.messages import simulated, with_noise
 from fedssca.problem.forms import AnyModel
 from fedssca.problem.models import classifier, mlp
-from fedssca.rounds.fused import Fused
 from fedssca.studies.bench.deep import BATCH, CLIENTS, DEEP, ROWS, STEPS
-from fedssca.studies.bench.task import CLASSES, FEATURES, SCALE, Images, rows_for
+from fedssca.studies.bench.task import CLASSES, FEATURES, SCALE, Images, rounds_of, rows_for
 from fedssca.studies.bench.timing import Workload, interleave, summary
 
 __all__ = ["measure_noise"]
@@ -48,10 +45,7 @@ def pair(data: Images, name: str, model: AnyModel) -> dict[str, Workload]:
         plain, problem, clients, clip=1.0, noise_multiplier=1.0, rounds=100, evaluate_every=0
     )
 
-    def workload(engine: Fused, algorithm: Any) -> Workload:
-        return lambda n: jax.block_until_ready(engine.advance(algorithm.init(problem.start), n))
-
     return {
-        f"{name}, plain": workload(Fused(problem, clients, plain, 0), plain),
-        f"{name}, noise": workload(Fused(problem, clients, noised, 0, simulated(noise, 0)), noised),
+        f"{name}, plain": rounds_of(problem, clients, plain),
+        f"{name}, noise": rounds_of(problem, clients, noised, simulated(noise, 0)),
     }

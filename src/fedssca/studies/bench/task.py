@@ -20,9 +20,10 @@ from fedssca.problem.constraints import Constraint, cross_entropy, custom, loss_
 from fedssca.problem.models import classifier, mlp
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.rounds.fused import Fused
+from fedssca.rounds.perturb import Perturbation, unperturbed
 from fedssca.studies.bench.timing import Workload
 
-__all__ = ["FEATURES", "Images", "Shape", "images", "rounds", "rows_for", "setup"]
+__all__ = ["FEATURES", "Images", "Shape", "images", "rounds", "rounds_of", "rows_for", "setup"]
 
 FEATURES, CLASSES, SCALE = 784, 10, 1 / 255
 
@@ -98,8 +99,17 @@ def setup(data: Images, shape: Shape) -> tuple[Problem, Rows | Columns, Algorith
 
 def rounds(data: Images, shape: Shape) -> Workload:
     """Return a workload that runs n rounds in one call, from the start."""
-    problem, clients, algorithm = setup(data, shape)
-    engine = Fused(problem, clients, algorithm, 0)
+    return rounds_of(*setup(data, shape))
+
+
+def rounds_of(
+    problem: Problem,
+    clients: Rows | Columns,
+    algorithm: Algorithm,
+    perturbation: Perturbation = unperturbed,
+) -> Workload:
+    """Return the same for any problem and algorithm."""
+    engine = Fused(problem, clients, algorithm, 0, perturbation)
     return lambda n: jax.block_until_ready(engine.advance(algorithm.init(problem.start), n))
 
 
