@@ -69,6 +69,9 @@ class Loopback:
     def busy(self) -> Collection[str]:
         return ()
 
+    def late_answers(self) -> Mapping[str, Answer]:
+        return {}
+
     def _poster(self, sender: str) -> Post:
         def post(envelopes: Mapping[str, bytes], timeout: float) -> None:
             del timeout

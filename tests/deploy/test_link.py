@@ -11,7 +11,7 @@ pytest.importorskip("nvflare", reason="needs the deploy extra: pip install 'feds
 from nvflare.collab.api.exceptions import CollabCallError
 from nvflare.collab.api.group_call_context import ResultQueue
 
-from fedssca.deploy.engine import Patience
+from fedssca.deploy.engine import Answer, Patience
 from fedssca.deploy.engines.calls import CallLink
 from fedssca.deploy.engines.nvflare.link import CollabCall
 
@@ -57,6 +57,18 @@ def test_a_late_site_is_called_again_when_it_has_answered() -> None:
     engine.calls["c"][0].append(("c", b"too late"))
     assert link.busy() == []
     assert link.ask(ENVELOPES, 60.0, SOON)["c"].data == b"3"
+    assert link.late_answers() == {"c": Answer(b"too late")}
+    assert link.late_answers() == {}
+
+
+def test_a_late_answer_can_be_fetched_before_the_next_call() -> None:
+    engine = Engine("c")
+    link = CallLink(engine.site_call)
+    link.ask(ENVELOPES, 60.0, SOON)
+    assert link.late_answers() == {}
+    engine.calls["c"][0].append(("c", b"late"))
+    assert link.late_answers() == {"c": Answer(b"late")}
+    assert link.late_answers() == {}
 
 
 def test_a_site_whose_call_fails_is_not_called_again() -> None:

@@ -65,6 +65,9 @@ class Link(Protocol):
     def busy(self) -> Collection[str]:
         """The sites that were late and have not answered since."""
 
+    def late_answers(self) -> Mapping[str, Answer]:
+        """What sites that were late have answered since the last look."""
+
 
 Post = Callable[[Mapping[str, bytes], float], None]
 """Sends each named peer its envelope, encrypted for that peer alone, within so many seconds.

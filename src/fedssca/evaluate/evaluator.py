@@ -18,6 +18,7 @@ from fedssca.data.split import Columns, Rows
 from fedssca.evaluate.passes import Pairs, full_passes, held_out, training
 from fedssca.evaluate.tally import SHARED_ROWS, Tally, TallySums, divided
 from fedssca.methods.algorithm import State
+from fedssca.methods.staleness import clock_of
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.rounds.shapes import batch_shape
 
@@ -204,8 +205,9 @@ def _worst(problem: Problem, row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def state_row(state: State) -> dict[str, Any]:
-    """The server's own numbers of a round."""
-    return {
+    """The server's own numbers of a round, and the time on the clock of simulated delays."""
+    clock = clock_of(state)
+    return ({} if clock is None else {"clock": float(clock.now)}) | {
         "round": int(state.round),
         "slack": [float(value) for value in state.slack],
         "multipliers": [float(value) for value in state.multipliers],

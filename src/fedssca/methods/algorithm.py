@@ -113,6 +113,11 @@ class Algorithm(NamedTuple):
     one_gradient: bool = False
     """A message has the means of some terms, and the gradient of one weighted sum of these means,
     which may be read from a change of w. It is then known how it is clipped."""
+    reweighed: Callable[[State, Array], State] | None = None
+    """Given where `update` reads the weights of the request: the state with these weights in their
+    place, for a sum of messages that answer several requests (`methods/staleness.py`)."""
+    apart: bool = False
+    """`update` takes the messages of single clients, one row for each, instead of their sum."""
 
 
 def first_state(problem: Problem, w: Array, memory: Any) -> State:

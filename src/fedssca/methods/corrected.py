@@ -257,7 +257,12 @@ def corrected_ssca(
             u = u + PROBING * sign * mean / at_least(long, lengths)
         return u / jnp.maximum(jnp.abs(u).max(), TINY)
 
-    return Algorithm("ssca", batch, 1, init, request, reply, update, one_gradient=True)
+    def reweighed(state: State, weights: Array) -> State:
+        return state._replace(memory=state.memory._replace(weights=weights))
+
+    return Algorithm(
+        *("ssca", batch, 1, init, request, reply, update), one_gradient=True, reweighed=reweighed
+    )
 
 
 def at_least(found: Array, ratios: np.ndarray) -> Array:

@@ -137,14 +137,17 @@ class Joined:
     ) -> None:
         """`seed`, as two words, is for a perturbation that draws random numbers."""
         self._perturbation = perturbation
-        self._joined = algorithm.steps == 1 and not perturbation.separate
+        self._joined = algorithm.steps == 1 and not (perturbation.separate or algorithm.apart)
         self.combine: Combine = plain_sum
         self._seed = seed
         self._problem, self._algorithm, self._draw = problem, algorithm, draw
         self._columns, self._share = columns, share
 
     def call(self, phase: str, request: Request) -> Sequence[Message]:
-        """The summed message of round t: of the joined batches, or client by client."""
+        """The summed message of round t: of the joined batches, or client by client.
+
+        A method that needs the messages of single clients gets one row for each of them.
+        """
         del phase
         total = self._sum(request)
         share = self._share.astype(request.w.dtype)
@@ -185,6 +188,9 @@ class Joined:
             tile = min(TILE, max(1, ROOM // max(needed, 1)))
             whole = len(drawn["row"]) <= tile
             return reply(drawn) if whole else summed(reply, _tiles(drawn, tile))
+        if algorithm.apart:
+            each: Message = jax.lax.map(answer, (answers, drawn))
+            return each
         total: Message = summed(answer, (answers, drawn))
         return total
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedssca.data.split import Columns, Rows
-from fedssca.errors import UserError
+from fedssca.errors import ConfigError, UserError
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.evaluate.personal import personal_evaluator
 from fedssca.evaluate.traffic import Traffic, traffic
@@ -230,8 +230,13 @@ def noisy(said: PrivacySettings) -> bool:
 def check_deployed(config: Config) -> None:
     """A UserError if the config asks for what sites on other machines cannot do.
 
-    They send no exact evaluations in a run with noise.
+    They send no exact evaluations in a run with noise, and take the time that they take.
     """
+    if config.algorithm.delays is not None:
+        raise ConfigError(
+            "algorithm.delays",
+            "algorithm.delays simulates slow clients: leave it out, real sites answer when they do",
+        )
     if noisy(config.privacy) and config.privacy.evaluation == "exact":
         raise UserError(
             'privacy.evaluation = "exact": sites that add noise send no exact sums; use "noise", '

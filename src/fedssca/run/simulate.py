@@ -20,6 +20,7 @@ from fedssca.evaluate.evaluator import Evaluator, state_row
 from fedssca.evaluate.traffic import Traffic, traffic
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.calibrate import probe
+from fedssca.methods.staleness import clock_of
 from fedssca.privacy.noise.messages import MessageNoise, simulated
 from fedssca.problem.problem import Problem
 from fedssca.rounds.fused import Fused
@@ -138,7 +139,8 @@ def simulate(
         done = int(state.round)
         over = stream is not None and stream.ended is not None
         if (done in chosen or over) and _new(rows, done):
-            row = state_row(state) | evaluator.row(state.w) | _sent(round_, done, probing, probes)
+            row = state_row(state) | evaluator.row(state.w)
+            row |= _sent(round_, state, parties.count, probing, probes)
             if ledger:
                 row["epsilon"] = ledger.spent(done)
             row |= {"seconds": time.perf_counter() - begun}
@@ -215,8 +217,11 @@ def _end(stream: Streaming | None, done: int, last: int) -> list[str]:
     ]
 
 
-def _sent(sent: Traffic, rounds: int, probing: Traffic, probes: int) -> Row:
+def _sent(sent: Traffic, state: State, clients: int, probing: Traffic, probes: int) -> Row:
+    """The bytes of all rounds so far; clients that are late send less than one message in each."""
+    clock = clock_of(state)
+    rounds = int(state.round) if clock is None else float(clock.came) / clients
     return {
-        f"bytes_{way}": getattr(sent, way) * rounds + getattr(probing, way) * probes
+        f"bytes_{way}": round(getattr(sent, way) * rounds) + getattr(probing, way) * probes
         for way in Traffic._fields
     }

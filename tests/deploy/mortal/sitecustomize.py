@@ -1,7 +1,8 @@
 """Put on the path of sites: a site's job is killed (-9), or sleeps, when a certain envelope comes.
 
 FEDSSCA_DEADLY = "site-4 train/reply 10, ...": the site, the kind of the envelope, its round.
-FEDSSCA_SLOW = "site-4 train/reply 10 9, ...": the same, and how many seconds it sleeps.
+FEDSSCA_SLOW = "site-4 train/reply 10 9, ...": the same, and how many seconds it sleeps; the round
+"*" is every round.
 """
 
 import os
@@ -28,8 +29,9 @@ class Finder:
                 envelope = decode(data)
                 if (self._name, envelope.kind, str(envelope.round)) in deadly:
                     os.kill(os.getpid(), signal.SIGKILL)
-                for *which, seconds in slow:
-                    if [self._name, envelope.kind, str(envelope.round)] == which:
+                for *which, round_, seconds in slow:
+                    due = round_ in ("*", str(envelope.round))
+                    if due and which == [self._name, envelope.kind]:
                         time.sleep(float(seconds))
                 return original(self, data, post)
 

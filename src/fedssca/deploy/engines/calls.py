@@ -48,10 +48,21 @@ class CallLink:
         self._call = call
         self._open: dict[str, SiteCall] = {}
         """The calls that sites were late for."""
+        self._late: dict[str, Answer] = {}
 
     def busy(self) -> Collection[str]:
         """The sites that were late and have not answered since."""
         return [site for site, call in self._open.items() if not call.ended()]
+
+    def late_answers(self) -> Mapping[str, Answer]:
+        """What sites that were late have answered since the last look."""
+        for site in [site for site, call in self._open.items() if call.answered()]:
+            self._keep(site, self._open.pop(site))
+        found, self._late = self._late, {}
+        return found
+
+    def _keep(self, site: str, call: SiteCall) -> None:
+        self._late[site] = Answer(call.wait())
 
     def ask(
         self, envelopes: Mapping[str, bytes], timeout: float, patience: Patience | None = None
@@ -69,6 +80,8 @@ class CallLink:
                 if earlier is not None and not earlier.answered():
                     calls[site] = earlier  # It never answered: this one need not be asked.
                 else:
+                    if earlier is not None:
+                        self._keep(site, earlier)
                     calls[site] = self._call(site, envelopes[site], timeout)
 
         call_those_that_can_be()

@@ -15,6 +15,7 @@ from fedssca.deploy.stages import shapes_of, stage_roles
 from fedssca.deploy.sums import for_sum, weight_of
 from fedssca.errors import UserError
 from fedssca.methods.algorithm import Request
+from fedssca.methods.staleness import counted
 from fedssca.rounds.aggregate import Adder, Arrays, Combine, Gathered, plain_sum
 from fedssca.rounds.codec import arrays_of
 from fedssca.run.build import Job
@@ -34,6 +35,9 @@ class RowRounds:
         self._weight = 1.0
         if self._hidden:
             self._weight = weight_of(stage, job.clients.total, job.config)
+        self._staleness = job.config.algorithm.staleness if stage == "train" else 0
+        self._last: dict[int, tuple[int, Any]] = {}
+        """The last message of each site, and the round that it answers; kept with staleness."""
         self._due = shapes_of(stage, job, 0).answer
         self.combine: Combine = plain_sum
         self.share = 1.0
@@ -50,6 +54,8 @@ class RowRounds:
             answers = np.asarray(request.turnout.answers)
             asked = np.asarray(request.turnout.asked)[answers].tolist()
         published = jax.device_get(request._replace(turnout=()))
+        if self._staleness:
+            return [self._last_messages(int(request.round), published)]
         found = self.gather(int(request.round), published, asked)
         present = sum(clients.sizes[number] for number in found.who)
         due = sum(clients.sizes[number] for number in asked)
@@ -59,6 +65,26 @@ class RowRounds:
             return [found.total]
         scale = due / present
         return [jax.tree.map(lambda leaf: leaf * np.asarray(scale, leaf.dtype), found.total)]
+
+    def _last_messages(self, round_: int, published: Any) -> Any:
+        """The sum of the last messages of the sites, the late ones that have come among them."""
+        sites, clients, stage = self._sites, self._clients, self._stage
+        read = partial(self._read, self._due)
+        here = sites.in_time(stage, round_, range(clients.count))
+        asked: dict[int, Arrays] = {number: {} for number in here}
+        fresh = sites.exchange_for_sum(stage, round_, arrays_of(published), read, "reply", asked)
+        self._last |= sites.late(stage, round_, read)
+        self._last |= {number: (round_, message) for number, message in fresh.items()}
+        if not self._last:
+            sites.check_all(range(clients.count), {}, round_)
+        who = sorted(self._last)
+        age = np.array([round_ - self._last[number][0] for number in who])
+        share = np.array([clients.sizes[number] / clients.total for number in who])
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *(self._last[i][1] for i in who))
+        total, covered = counted(stacked, share, age, self._staleness)
+        counts = {number for number, old in zip(who, age, strict=True) if old <= self._staleness}
+        self.share, self.missing = float(covered), sorted(set(range(clients.count)) - counts)
+        return total
 
     def gather(
         self, round_: int, published: Any, asked: Sequence[int], *, double: bool = False

@@ -28,6 +28,7 @@ from fedssca.deploy.server.signing import signed_by_all
 from fedssca.deploy.server.sites import Sites
 from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm
+from fedssca.methods.staleness import answers_for
 from fedssca.rounds.aggregate import Adder
 from fedssca.rounds.loop import Runtime
 from fedssca.rounds.robust import robust_sums
@@ -85,6 +86,9 @@ class RunServer:
     def _patience(self, needed: int) -> Patience | None:
         """The deadline of a training round, and how many answers are enough after it."""
         config = self._config
+        if config.algorithm.staleness:
+            enough = answers_for(config.algorithm.enough, len(self._order.sites))
+            return Patience(config.deploy.deadline, enough)
         if not config.deploy.deadline:
             return None
         asked = config.algorithm.cohort

@@ -90,6 +90,8 @@ class Sites:
         self._patience = patience
         self._silent_since: dict[int, float] = {}
         """Late sites, and when the first envelope that they have not answered was sent."""
+        self._owed: dict[int, set[tuple[str, int]]] = {}
+        """What late sites have been asked and not answered: (kind, round)."""
         self._broken_in_a_row = [0] * len(names)
         self._last_event: dict[int, str] = {}
         self.costs: dict[int, SiteCosts] = {}
@@ -128,10 +130,12 @@ class Sites:
             answer = back[self.names[number]]
             self._add_costs(number, len(data), answer)
             if answer.data is None:
+                self._owed.setdefault(number, set()).add((kind, round_))
                 if not answer.late or self._is_silent(number, round_, begun):
                     self.drop(number, round_, answer.error)
                 continue
             self._silent_since.pop(number, None)
+            self._owed.pop(number, None)
             envelope = self._usable(number, round_, partial(self._read, answer.data, kind, round_))
             if envelope is None:
                 continue
@@ -167,6 +171,35 @@ class Sites:
                 found[number], self._broken_in_a_row[number] = made, 0
         self.check(round_)
         return found
+
+    def late(
+        self, stage: str, round_: int, read: Callable[[int, dict[str, np.ndarray]], Any]
+    ) -> dict[int, tuple[int, Any]]:
+        """What late sites have sent since: for each the round that it answers, and the message."""
+        found = {}
+        for name, answer in self._link.late_answers().items():
+            number = self.names.index(name)
+            owed = self._owed.pop(number, set())
+            self._silent_since.pop(number, None)
+            if number not in self.live or not owed:
+                continue
+            self._add_costs(number, 0, answer)
+            due = {of for kind, of in owed if kind == f"{stage}/reply"}
+            read_it = partial(self._read_late, answer.data, f"{stage}/reply", due, number, read)
+            if (made := self._usable(number, round_, read_it)) is not None:
+                found[number], self._broken_in_a_row[number] = made, 0
+        return found
+
+    def _read_late(
+        self, data: Any, kind: str, due: set[int], number: int, read: Callable[..., Any]
+    ) -> tuple[int, Any]:
+        of = decode(data).round
+        if of not in due:
+            raise InvalidMessage(f"its late answer is of round {of}, which it was not asked")
+        envelope = self._read(data, kind, of)
+        if envelope.kind == "error":
+            raise InvalidMessage(one_line(read_note(envelope)["message"]))
+        return of, read(number, envelope.arrays)
 
     def exchange_trees(
         self,

@@ -28,7 +28,7 @@ from fedssca.rounds.personal import carrying
 from fedssca.run.aim import aimed, count_noise
 from fedssca.run.build.begin import begun, started, trained_parts
 from fedssca.run.build.calibrate import calibrated, probing
-from fedssca.run.build.choose import in_cohorts, method_of
+from fedssca.run.build.choose import in_cohorts, method_of, not_waiting
 from fedssca.run.build.data import (
     data_source,
     encoding_rules,
@@ -175,6 +175,7 @@ def _job(config: Config, dataset: Dataset, clients: Rows | Columns, problem: Pro
         method = method_of(config, aimed(config, problem, clients, noise.calibration))
         algorithm = in_cohorts(config, clients, method.algorithm)
         made, noise = noise_of(config, problem, clients, algorithm, method.change, probes)
+    made = not_waiting(config, problem, clients, made)
     if problem.personal is not None:
         made = carrying(made, problem.personal, clients.count)
     if isinstance(clients, Columns):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedssca.data import Columns, Rows
-from fedssca.errors import UserError
+from fedssca.errors import ConfigError, UserError
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.corrected import corrected_ssca
 from fedssca.methods.curvature import diagonal
@@ -21,13 +21,15 @@ from fedssca.methods.rivals import augmented_lagrangian, primal_dual, quadratic_
 from fedssca.methods.schedule import Schedule, power
 from fedssca.methods.sgd import sgd, sgd_change
 from fedssca.methods.ssca import ssca
+from fedssca.methods.staleness import Delays, of_several_rounds, timed
 from fedssca.methods.steered import steered_ssca
 from fedssca.methods.surrogate import Surrogate, first_order
 from fedssca.privacy.noise.clip import ReadChange
 from fedssca.problem.problem import Problem
+from fedssca.rounds.shapes import round_shapes
 from fedssca.run.schema import Config, RuleName, StepSettings
 
-__all__ = ["Method", "in_cohorts", "method_of", "multiplier_rule", "schedule_of"]
+__all__ = ["Method", "in_cohorts", "method_of", "multiplier_rule", "not_waiting", "schedule_of"]
 
 
 class Method(NamedTuple):
@@ -61,6 +63,30 @@ def in_cohorts(config: Config, clients: Rows | Columns, algorithm: Algorithm) ->
         seed=config.run.seed,
         dropout=chosen.dropout,
     )
+
+
+def not_waiting(
+    config: Config, problem: Problem, clients: Rows | Columns, algorithm: Algorithm
+) -> Algorithm:
+    """The algorithm for rounds that do not wait for slow clients, if the config asks for them.
+
+    `algorithm.delays` simulates slow clients; in a deployment sites take the time that they take.
+    """
+    chosen = config.algorithm
+    if not chosen.staleness:
+        return algorithm
+    made = of_several_rounds(algorithm)
+    if chosen.delays is None or not isinstance(clients, Rows):
+        return made
+    if len(chosen.delays) != clients.count:
+        raise ConfigError(
+            "algorithm.delays",
+            f"algorithm.delays has {len(chosen.delays)} entries for {clients.count} clients: give "
+            "one for each",
+        )
+    delays = Delays.of(chosen.delays, chosen.enough, chosen.staleness)
+    shares = (np.asarray(clients.sizes) / clients.total).tolist()
+    return timed(made, problem, round_shapes(problem, clients, made)[1], shares, delays)
 
 
 def schedule_of(

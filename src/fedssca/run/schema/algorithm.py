@@ -89,6 +89,25 @@ class AlgorithmSettings:
     dropout: Real = key(
         "The probability that a client that is asked does not answer.", default=0.0, ge=0, lt=1
     )
+    staleness: Whole = key(
+        "With a number A above 0 a round does not wait for slow clients: it ends as soon as the "
+        "part `enough` of the clients has answered. A message that comes later counts from then "
+        "on, as long as it is the client's last and at most A rounds old. 0 waits for all.",
+        default=0,
+        ge=0,
+    )
+    enough: Real = key(
+        "The part of the clients whose answers a round waits for, with staleness.",
+        default=0.75,
+        gt=0,
+        le=1,
+    )
+    delays: list[Positive] | None = key(
+        "In a simulation with staleness: the time that each client takes for a message, in any "
+        "unit. Rows of metrics.jsonl have the time that has passed as `clock`.",
+        default=None,
+        unset="all take the same time",
+    )
     rounds: WholeOrAuto = key(
         "The number of rounds T, or auto. A run does T - 1 updates. With auto it trains until it "
         "has converged, for at most max_rounds rounds.",

@@ -141,7 +141,8 @@ class Config:
                 "model.embed is for clients that hold rows; give parties with columns a bottom",
                 "model.embed",
             )
-        if misfit := self._misfit_of_personal() or self._misfit_of_sites():
+        misfits = self._misfit_of_personal, self._misfit_of_sites, self._misfit_of_staleness
+        if misfit := next((found for look in misfits if (found := look())), None):
             raise invalid(*misfit)
         if self.algorithm.dropout and not self.algorithm.cohort:
             raise invalid(
@@ -243,6 +244,35 @@ class Config:
                 "deploy.deadline",
             )
         return None
+
+    def _misfit_of_staleness(self) -> tuple[str, str] | None:
+        """What does not go with rounds that do not wait for slow clients, and its key."""
+        chosen, privacy = self.algorithm, self.privacy
+        if not chosen.staleness:
+            if chosen.delays is None:
+                return None
+            words = "algorithm.delays needs algorithm.staleness: set how old messages may become"
+            return words, "algorithm.delays"
+        found = {
+            "of parties with columns all are needed in every round": self.data.split == "feature",
+            "the server adds up single messages of several rounds, which hidden sums do not show": (
+                bool(privacy.secure_sum or privacy.homomorphic)
+            ),
+            "noise is accounted for messages that count in one round": bool(
+                privacy.clip or privacy.noise_multiplier or privacy.epsilon
+            ),
+            "algorithm.cohort asks other clients in every round": chosen.cohort > 0,
+            'run.runtime = "local" simulates no delays: use "fused"': (
+                chosen.delays is not None and self.run.runtime == "local"
+            ),
+            "deploy.robust compares messages of one round": self.deploy.robust != "none",
+            "model.personal trains a part in the round of its message": bool(self.model.own_parts),
+            "what local steps changed counts in its own round: use local_steps = 1": (
+                chosen.local_steps > 1
+            ),
+        }
+        why = next((words for words, wrong in found.items() if wrong), None)
+        return (f"algorithm.staleness: {why}", "algorithm.staleness") if why else None
 
     def _needs_a_number(self) -> str:
         """Why the number of rounds must be known before the first one; empty if it need not be."""
