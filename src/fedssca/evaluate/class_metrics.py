@@ -7,7 +7,7 @@ held-out rows of a simulated run, and on the rows of a file with labels that are
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import rankdata
+import scipy
 
 __all__ = ["class_metrics"]
 
@@ -50,7 +50,7 @@ def class_metrics(probabilities: Array, y: Array) -> dict[str, float]:
 def _auc(scores: Array, own: Array) -> float:
     """The statistic of Mann and Whitney over the number of pairs."""
     inside = int(own.sum())
-    ranks = float(rankdata(scores)[own].sum()) - inside * (inside + 1) / 2
+    ranks = float(scipy.stats.rankdata(scores)[own].sum()) - inside * (inside + 1) / 2
     return ranks / (inside * (len(own) - inside))
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv, ndtri
+import scipy
 
 __all__ = ["LEVEL", "Estimate", "clopper_pearson"]
 
@@ -35,8 +35,8 @@ def clopper_pearson(hits: float, rows: float, level: float = LEVEL) -> tuple[flo
     [0.0, 0.3085]
     """
     tail = (1 - level) / 2
-    low = float(betaincinv(hits, rows - hits + 1, tail)) if hits > 0 else 0.0
-    high = float(betaincinv(hits + 1, rows - hits, 1 - tail)) if hits < rows else 1.0
+    low = float(scipy.special.betaincinv(hits, rows - hits + 1, tail)) if hits > 0 else 0.0
+    high = float(scipy.special.betaincinv(hits + 1, rows - hits, 1 - tail)) if hits < rows else 1.0
     return low, high
 
 
@@ -98,5 +98,5 @@ class Estimate(NamedTuple):
 def _normal(total: float, rows: float, squares: float, *, level: float) -> tuple[float, float]:
     mean = total / rows
     variance = max(squares / rows - mean * mean, 0.0) * rows / (rows - 1)
-    half = float(ndtri((1 + level) / 2)) * (variance / rows) ** 0.5
+    half = float(scipy.special.ndtri((1 + level) / 2)) * (variance / rows) ** 0.5
     return mean - half, mean + half

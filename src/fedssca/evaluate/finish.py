@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import lsq_linear, nnls
+import scipy
 
 from fedssca.evaluate.certificate import BestPoints
 from fedssca.evaluate.evaluator import Evaluator
@@ -208,7 +208,7 @@ def quadratic_multipliers(
     unit = gram / size[:, None] / size + 1e-8 * np.eye(len(size))
     root = np.linalg.cholesky((unit + unit.T) / 2)
     right = np.linalg.solve(root, target / size)
-    found = np.asarray(nnls(root.T, right)[0])
+    found = np.asarray(scipy.optimize.nnls(root.T, right)[0])
     if cap is not None and (found > cap * size).any():
-        found = np.asarray(lsq_linear(root.T, right, (0, cap * size)).x)
+        found = np.asarray(scipy.optimize.lsq_linear(root.T, right, (0, cap * size)).x)
     return found / size

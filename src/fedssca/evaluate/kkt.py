@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
+import scipy
 
 __all__ = [
     "CONVERGED",
@@ -85,7 +85,7 @@ def optimality(
     fitted = np.zeros(len(values))
     if active.any() and lengths[0] > 0:
         basis, triangle = np.linalg.qr((others[active] / lengths[1:][active, None]).T)
-        found, _ = nnls(triangle, -basis.T @ first / lengths[0])
+        found, _ = scipy.optimize.nnls(triangle, -basis.T @ first / lengths[0])
         fitted[active] = found * lengths[0] / lengths[1:][active]
     rest = float(np.linalg.norm(first + fitted @ others))
     whole = float(lengths[0] + fitted @ lengths[1:])

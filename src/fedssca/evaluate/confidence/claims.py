@@ -17,7 +17,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv
+import scipy
 
 from fedssca.evaluate.confidence.evidence import Evidence
 from fedssca.evaluate.confidence.gaps import BetSums, mean_gap_log_capital, rate_gap_p_value
@@ -72,7 +72,7 @@ def claim_p_value(claim: Claim, seen: Evidence) -> float:
     if rest.rows <= 0:
         return 1.0
     n, total, beta = seen.rows[group], seen.rows[everything], SHARE * claim.delta
-    ends = betaincinv((n, n + 1), (total - n + 1, total - n), (beta, 1 - beta))
+    ends = scipy.special.betaincinv((n, n + 1), (total - n + 1, total - n), (beta, 1 - beta))
     share = float(ends[0] if limit >= 0 else ends[1])  # the end at which the limit is nearest
     pair = (_mean(seen, group), rest) if signs[group] > 0 else (rest, _mean(seen, group))
     return min(1.0, beta + _of_two(*pair, limit / (1 - share), claim.delta))

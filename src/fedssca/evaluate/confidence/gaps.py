@@ -24,8 +24,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import bdtr, betaincinv
+import scipy
 
 from fedssca.evaluate.confidence.means import Floats, log_capital
 
@@ -50,8 +49,8 @@ def rate_gap_p_value(
     if not n or not m or limit <= -1:
         return 1.0
     beta = BETA * delta
-    low = float(betaincinv(hits, m - hits + 1, beta / 2)) if hits else 0.0
-    high = float(betaincinv(hits + 1, m - hits, 1 - beta / 2)) if hits < m else 1.0
+    low = float(scipy.special.betaincinv(hits, m - hits + 1, beta / 2)) if hits else 0.0
+    high = float(scipy.special.betaincinv(hits + 1, m - hits, 1 - beta / 2)) if hits < m else 1.0
     high = min(high, 1 - limit)  # a larger q leaves no p for which the claim would be wrong
     if low > high:
         return beta
@@ -73,11 +72,11 @@ def _tails(d: float, n: int, m: int, p: Floats, q: Floats) -> Floats:
     counts = np.arange(begin, end + 1)
     # A difference that equals d up to rounding counts.
     most = np.floor(n * (d + counts / m) + 1e-9 * n)
-    least = np.where(most < 0, 0.0, bdtr(np.clip(most, 0, n), n, p[:, None]))
+    least = np.where(most < 0, 0.0, scipy.special.bdtr(np.clip(most, 0, n), n, p[:, None]))
     rises = np.diff(least, axis=1, prepend=0.0)
-    tails = bdtr(m - counts, m, 1 - q[:, None])
+    tails = scipy.special.bdtr(m - counts, m, 1 - q[:, None])
     tails[:, 0] = 1.0
-    beyond = bdtr(m - end - 1, m, 1 - q) if end < m else np.zeros(len(q))
+    beyond = scipy.special.bdtr(m - end - 1, m, 1 - q) if end < m else np.zeros(len(q))
     return np.asarray((rises * tails).sum(axis=1) + beyond)
 
 
@@ -109,5 +108,7 @@ def mean_gap_log_capital(first: BetSums, second: BetSums, limit: float) -> float
         return float(log_capital(*first, m + limit) + log_capital(*second, 1 - m))
 
     ends = max(0.0, -limit), min(1.0, 1 - limit)
-    found = minimize_scalar(product, bounds=ends, method="bounded", options={"xatol": 1e-9})
+    found = scipy.optimize.minimize_scalar(
+        product, bounds=ends, method="bounded", options={"xatol": 1e-9}
+    )
     return min(float(found.fun), product(ends[0]), product(ends[1]))

@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from fedssca.evaluate.confidence.claims import Claim, ClaimResult, claim_bound, claim_p_value
 from fedssca.evaluate.confidence.evidence import Evidence
@@ -60,7 +60,7 @@ def margin_of(
         spread = np.maximum(squares / bottom - (top / bottom) ** 2, 1.0 / bottom * size**2 * 0.25)
         apart = float((spread / bottom).sum())
     error = math.sqrt(float((spread / np.maximum(rows, 1)).sum()))
-    z = float(ndtri(1 - delta)) * (BETTING if limit.positive else 1.0)
+    z = float(scipy.special.ndtri(1 - delta)) * (BETTING if limit.positive else 1.0)
     need = z * error
     if len(rows) == 1 and not limit.positive:
         need = max(_exact(limit, int(rows[0]), delta), 0.0)

@@ -24,7 +24,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+import scipy
 
 __all__ = ["BET_WEIGHTS", "Floats", "chosen_bets", "log_capital", "mean_upper_bound"]
 
@@ -55,7 +55,7 @@ def log_capital(bets: Floats, sums: npt.ArrayLike, rows: float, m: npt.ArrayLike
     """
     at = np.clip(np.asarray(m, float), 0, 1)[..., None]
     each = np.asarray(sums, float) - rows * np.log1p(-bets * at)
-    return np.asarray(logsumexp(each, axis=-1, b=BET_WEIGHTS), float)
+    return np.asarray(scipy.special.logsumexp(each, axis=-1, b=BET_WEIGHTS), float)
 
 
 def mean_upper_bound(bets: Floats, sums: npt.ArrayLike, rows: float, delta: float) -> float:

@@ -26,7 +26,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv, rel_entr
+import scipy
 
 from fedssca.evaluate.confidence.means import Floats
 from fedssca.evaluate.confidence.rates import rate_p_value
@@ -130,8 +130,8 @@ def share_of_boxes(part: Box, rest: Box, beta: float) -> tuple[float, float]:
     """Bounds of the share of rows that are in `part`, each wrong with probability `beta`."""
     few, many = part.fewest, part.most_hits + part.most_misses
     others, more = rest.fewest, rest.most_hits + rest.most_misses
-    low = float(betaincinv(few, more + 1, beta)) if few > 0 else 0.0
-    return low, float(betaincinv(many + 1, others, 1 - beta)) if others > 0 else 1.0
+    low = float(scipy.special.betaincinv(few, more + 1, beta)) if few > 0 else 0.0
+    return low, float(scipy.special.betaincinv(many + 1, others, 1 - beta)) if others > 0 else 1.0
 
 
 def _ratio(hits: float, misses: float, none: float) -> float:
@@ -146,7 +146,9 @@ def _tail(hits: float, misses: float, mean: float) -> float:
     if n <= 0 or mean <= 0 or hits / n >= mean:
         return 1.0
     x = hits / n
-    return math.exp(-n * float(rel_entr(x, mean) + rel_entr(1 - x, 1 - mean)))
+    return math.exp(
+        -n * float(scipy.special.rel_entr(x, mean) + scipy.special.rel_entr(1 - x, 1 - mean))
+    )
 
 
 def _largest_mean(box: Box, beta: float) -> float:

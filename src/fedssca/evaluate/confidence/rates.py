@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, betaincinv
+import scipy
 
 __all__ = ["lower_tail", "rate_p_value", "rate_upper_bound", "rows_needed"]
 
@@ -31,7 +31,9 @@ def lower_tail(c: npt.ArrayLike, n: int, p: npt.ArrayLike) -> Floats:
     """A bound of P(K <= c) for the number K of hits among n independent rows with mean rate p."""
     c, p = np.broadcast_arrays(np.floor(np.asarray(c, float)), np.asarray(p, float))
     safe = np.clip(c, 0, n)
-    tail = np.where(c < 0, 0.0, np.where(c <= n * p - 1, bdtr(safe, n, np.clip(p, 0, 1)), 1.0))
+    tail = np.where(
+        c < 0, 0.0, np.where(c <= n * p - 1, scipy.special.bdtr(safe, n, np.clip(p, 0, 1)), 1.0)
+    )
     return np.asarray(tail, float)
 
 
@@ -56,7 +58,7 @@ def rate_upper_bound(hits: int, rows: int, delta: float) -> float:
     """
     if hits >= rows:
         return 1.0
-    exact = float(betaincinv(hits + 1, rows - hits, 1 - delta))
+    exact = float(scipy.special.betaincinv(hits + 1, rows - hits, 1 - delta))
     return min(1.0, max(exact, (hits + 1) / rows))
 
 
