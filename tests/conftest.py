@@ -11,6 +11,7 @@ from typing import Any
 import hypothesis
 import jax
 import numpy as np
+import psutil
 import pytest
 
 from fedssca.system import keep_compiled_programs
@@ -28,6 +29,9 @@ hypothesis.settings.load_profile("any machine")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is in a job that a script starts in the background. Tests that send Ctrl-C need it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+MUCH_MEMORY = 1.5e9
+"""Bytes in the memory of one worker at which it forgets its compiled programs."""
 
 P, J, L = 7, 5, 3  # inputs, hidden units, classes: d = J (P + L) = 50
 
@@ -87,10 +91,14 @@ def _module_leaves_no_process(request: pytest.FixtureRequest, leftovers: Leftove
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _module_leaves_no_program() -> Iterator[None]:
-    """Forget the compiled programs of a module: those of all tests take gigabytes."""
+def _programs_take_little_memory() -> Iterator[None]:
+    """Forget compiled programs when they take much memory: those of all tests take gigabytes.
+
+    Modules share the many small programs of single operations, so they are kept while they can be.
+    """
     yield
-    jax.clear_caches()
+    if psutil.Process().memory_info().rss > MUCH_MEMORY:
+        jax.clear_caches()
 
 
 @pytest.fixture(autouse=True)
