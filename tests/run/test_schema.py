@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -45,10 +46,13 @@ IN_CODE = {
 """Keys whose choices the code looks up in tables; the others are two-way branches."""
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        if not any(own == path or own in path.parents for own in OWN):
-            yield path.relative_to(SOURCE), ast.parse(path.read_text())
+@cache
+def modules() -> list[tuple[Path, ast.Module]]:
+    return [
+        (path.relative_to(SOURCE), ast.parse(path.read_text()))
+        for path in sorted(SOURCE.rglob("*.py"))
+        if not any(own == path or own in path.parents for own in OWN)
+    ]
 
 
 def collections() -> Iterator[tuple[str, set[str], bool]]:
