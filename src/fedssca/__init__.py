@@ -74,6 +74,7 @@ _MODULE_OF = {
     "from_terms": "fedssca.problem.torch",
     "gradients": "fedssca.methods.surrogate",
     "keep_compiled_programs": "fedssca.system",
+    "label_sets": "fedssca.data.encode.label_sets",
     "lemma1": "fedssca.methods.solver",
     "linear": "fedssca.problem.models",
     "load": "fedssca.data.load",
@@ -86,6 +87,7 @@ _MODULE_OF = {
     "mae_gap_at_most": "fedssca.problem.constraints",
     "minimise_worst": "fedssca.problem.worst",
     "mlp": "fedssca.problem.models",
+    "multilabel": "fedssca.problem.tasks",
     "opportunity_gap_at_most": "fedssca.problem.constraints",
     "parity_gap_at_most": "fedssca.problem.constraints",
     "participation": "fedssca.methods.participation",
@@ -122,6 +124,7 @@ __all__ = [name for name in _MODULE_OF if name not in _NEEDS_TORCH | _NEEDS_FLOW
 if TYPE_CHECKING:
     from fedssca.data.dataset import Dataset as Dataset
     from fedssca.data.encode import TargetScale as TargetScale
+    from fedssca.data.encode.label_sets import label_sets as label_sets
     from fedssca.data.load import load as load
     from fedssca.data.loaders import from_loaders as from_loaders
     from fedssca.data.partitions import from_partitions as from_partitions
@@ -204,6 +207,7 @@ if TYPE_CHECKING:
     from fedssca.problem.problem import Vertical as Vertical
     from fedssca.problem.scores import from_scores as from_scores
     from fedssca.problem.tasks import Task as Task
+    from fedssca.problem.tasks import multilabel as multilabel
     from fedssca.problem.tasks import regression as regression
     from fedssca.problem.torch import from_module as from_module
     from fedssca.problem.torch import from_terms as from_terms

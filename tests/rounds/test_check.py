@@ -10,6 +10,7 @@ from fedssca.errors import UserError
 from fedssca.methods.schedule import power
 from fedssca.methods.sgd import sgd
 from fedssca.problem.models import classifier, mlp
+from fedssca.problem.tasks import CLASSIFICATION, multilabel
 from fedssca.rounds.check import check_fit
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
@@ -39,6 +40,15 @@ def test_an_empty_batch(columns, parties: Columns, batch: int) -> None:
     for clients in (Rows(columns, (60,)), parties):
         with pytest.raises(UserError, match=f"batch = {batch}: .* at least 1"):
             check_fit(SPLIT, clients, method(batch))
+
+
+def test_labels_for_which_the_model_has_no_score(columns) -> None:
+    for model, task, said in (
+        (mlp(7, 5, 2), CLASSIFICATION, "2 scores per row, so that y is at most 1, .* y = 2"),
+        (mlp(7, 5, 1), multilabel(["a"]), "1 scores per row, so that y is at most 1, .* y = 2"),
+    ):
+        with pytest.raises(UserError, match=said):
+            check_fit(classifier(model, task=task), Rows(columns, (60,)), method(10))
 
 
 def test_a_batch_larger_than_a_clients_rows(columns) -> None:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedssca.data.encode.label_sets import sets_of
 from fedssca.data.split import Columns, Rows
 from fedssca.evaluate.traffic import traffic
 from fedssca.methods.algorithm import Algorithm, State
@@ -26,10 +27,15 @@ from fedssca.methods.schedule import power
 from fedssca.methods.sgd import sgd
 from fedssca.methods.ssca import ssca
 from fedssca.methods.steered import steered_ssca
-from fedssca.problem.constraints import cross_entropy, loss_at_most
+from fedssca.problem.constraints import (
+    cross_entropy,
+    false_negative_rate_at_most,
+    loss_at_most,
+)
 from fedssca.problem.custom import vertical_problem
 from fedssca.problem.models import classifier, mlp
 from fedssca.problem.problem import Problem
+from fedssca.problem.tasks import multilabel
 from fedssca.rounds.aggregate import in_clear
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
@@ -100,6 +106,12 @@ def worst_class(features: list[np.ndarray]) -> Problem:
     return network(features, objective="worst_group", groups=DATA["y"], column="y", l2=0.01)
 
 
+def several_labels(features: list[np.ndarray]) -> Problem:
+    """y as label sets, of which bit k is label k, and a limit on the rate of one label."""
+    limits = false_negative_rate_at_most(0.3, sets_of(DATA["y"], L), positive=1)
+    return network(features, limits, l2=0.01, task=multilabel(["a", "b", "c"]))
+
+
 STEERED: dict[str, Any] = {"rounds": ROUNDS + 1, "tau": 0.2, "opening": [30.0]}
 RIVAL: dict[str, Any] = {"rate": power(0.5, 0.2), "momentum": 0.5}
 METHODS: dict[str, tuple[Callable[[list[np.ndarray]], Problem], Callable[[Problem], Algorithm]]] = {
@@ -119,6 +131,7 @@ METHODS: dict[str, tuple[Callable[[list[np.ndarray]], Problem], Callable[[Proble
         one_limit,
         lambda p: local_ssca(p, batch=B, steps=3, **STEERED, **STEPS),
     ),
+    "several labels": (several_labels, lambda p: steered_ssca(p, batch=B, **STEERED, **STEPS)),
     "sgd": (no_limit, lambda p: sgd(p, batch=B, rate=power(0.5, 0.2))),
     "fedprox": (no_limit, lambda p: sgd(p, batch=B, rate=power(0.2), steps=3, mu=0.5)),
     "momentum": (no_limit, lambda p: sgd(p, batch=B, rate=power(0.2), steps=3, momentum=0.8)),

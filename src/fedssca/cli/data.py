@@ -156,10 +156,11 @@ def _show(found: TableDescription) -> None:
         f"{len(found.columns)} columns become {found.features} features",
         highlight=False,
     )
-    total = sum(found.classes.values())
-    counts = ", ".join(f"{name} {n} ({n / total:.1%})" for name, n in found.classes.items())
+    counts = ", ".join(f"{name} {n} ({n / found.rows:.1%})" for name, n in found.classes.items())
     counts = found.target or counts
     said = f"label {found.label}: {counts}" if counts else "no label is given: set --label"
+    if isinstance(found.label, tuple):
+        said = f"labels: {counts}"
     console.print(said, highlight=False, markup=False)
     table = Table()
     for heading in ("column", "kind", "missing", "values", "becomes"):

@@ -26,7 +26,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         return
     yield ""
     yield f"Before round 1 ({found['sites']} sites)" + _hidden(found["hidden"])
-    yield from _census(found["census"])
+    yield from _census(found["census"], found["labels"], found["counted_labels"])
     yield ""
     yield f"Features of the model ({len(found['features'])}): {_short(found['features'])}"
     yield ""
@@ -47,7 +47,7 @@ def _hidden(hidden: bool) -> str:
     return ", added to what the other sites send under masks; the server reads only the sums:"
 
 
-def _census(said: Mapping[str, Any]) -> Iterator[str]:
+def _census(said: Mapping[str, Any], labels: list[Any], counted: list[Any]) -> Iterator[str]:
     open_ = ("package", "rows", "all_rows", "held", "features", "array", "dtype", "scale")
     yield "  always read by the server:"
     for name in open_:
@@ -58,13 +58,13 @@ def _census(said: Mapping[str, Any]) -> Iterator[str]:
     for name in ("test_rows", "encoded", "most"):
         if name in said:
             yield f"    {name}: {_short(said[name])}"
-    yield f"  labels with enough rows: {_short(said['labels'])}"
+    yield f"  labels with enough rows: {_short(labels)}"
     for name, kinds in said["groups"].items():
         yield f"  groups of {name}: {_short(kinds)}"
     for name, own in said.get("summaries", {}).items():
         yield f"  column {name}: {_column(own)}"
     for place, count in said.get("counts", []):
-        row = [said["labels"][place[0]]]
+        row = [counted[place[0]]]
         row += [kinds[k] for kinds, k in zip(said["groups"].values(), place[1:], strict=True)]
         yield f"  rows with {', '.join(map(str, row))}: {count}"
 

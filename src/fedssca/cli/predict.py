@@ -90,7 +90,7 @@ def _told(found: Predictions, out: Path | None) -> Row:
     """The predictions as one JSON object; row by row if they are in no file."""
     told: Row = {"rows": len(found.probabilities), "classes": list(found.classes)}
     if found.numbers is None:
-        told["predicted"] = _counts(found)
+        told["predicted"] = found.counts
     told["notes"] = list(found.notes)
     told["evaluation"] = found.evaluation
     if out is not None:
@@ -105,13 +105,7 @@ def _summary(found: Predictions) -> str:
     """The predictions in few words."""
     if found.numbers is not None:
         return f"{found.numbers.min():.4g} to {found.numbers.max():.4g}"
-    return ", ".join(f"{count:,} {name}" for name, count in _counts(found).items())
-
-
-def _counts(found: Predictions) -> dict[str, int]:
-    """How many rows each class was predicted for."""
-    predicted: list[Any] = list(found.predicted)
-    return {str(name): predicted.count(name) for name in found.classes}
+    return ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
 
 
 def _show(console: Console, evaluation: Row) -> None:

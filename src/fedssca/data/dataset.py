@@ -22,7 +22,9 @@ from fedssca.data.encode import (
     named_cells,
     standardise,
 )
-from fedssca.data.encode.targets import target_numbers, target_scale
+from fedssca.data.encode.label_sets import check_two_values
+from fedssca.data.encode.labels import LabelName
+from fedssca.data.encode.targets import NAMED, strata_of, target_numbers, target_scale
 from fedssca.errors import UserError
 
 __all__ = [
@@ -51,6 +53,8 @@ class Dataset:
     `x` (N, P) keeps its small dtype (uint8 images stay uint8), `y` (N,) holds int32 labels
     0 .. classes-1, further columns (a sensitive attribute, say) are float32 or int arrays (N,).
     With a `target` of numbers y is float32, in the unit of the target, and there are no classes.
+    With label `sets` y holds the label sets of several labels, which `labels` names; `classes` is
+    their number.
     """
 
     name: str
@@ -84,7 +88,9 @@ class Dataset:
     notes: tuple[str, ...] = ()
     """What was decided about the columns and the user should know."""
     target: TargetScale | None = None
-    """The unit of y, if it is a number; None: y is a class."""
+    """The unit of y, if it is a number; None: y is a class or a label set."""
+    sets: bool = False
+    """y is a label set (`encode/label_sets.py`)."""
 
     def __post_init__(self) -> None:
         """Classes without names are called by their numbers."""
@@ -106,7 +112,8 @@ def check(dataset: Dataset) -> None:
                 raise UserError(f"{where}: column {needed!r} is missing; both x and y are needed")
         _check_rows(where, columns, dataset.features)
         if dataset.target is None:
-            _check_labels(where, columns["y"], dataset.classes)
+            most = 1 << dataset.classes if dataset.sets else dataset.classes
+            _check_labels(where, columns["y"], most)
     if len(dataset.labels) != dataset.classes:
         raise UserError(
             f"{dataset.name}: {len(dataset.labels)} names for {dataset.classes} classes; each "
@@ -117,7 +124,9 @@ def check(dataset: Dataset) -> None:
             f"{dataset.name}: train has the columns {sorted(dataset.train)} and test has "
             f"{sorted(dataset.test)}; both need the same"
         )
-    if dataset.target is None and len(np.unique(dataset.train["y"])) < 2:
+    if dataset.sets:
+        check_two_values(dataset.name, dataset.train["y"], dataset.labels)
+    elif dataset.target is None and len(np.unique(dataset.train["y"])) < 2:
         raise UserError(
             f"{dataset.name}: all training rows have the one label "
             f"{dataset.labels[dataset.train['y'][0]]!r}; at least two classes are needed"
@@ -170,10 +179,12 @@ def from_arrays(
     seed: int,
     keep: Sequence[str] = (),
     kind: TargetKind = "class",
+    label: LabelName = "y",
 ) -> Dataset:
     """Make a data set from the arrays x, y and those in `keep`; without `scale`, standardise x.
 
-    If `test` is empty, `fraction` of each class is set aside for testing. `kind` is what y holds.
+    If `test` is empty, `fraction` of each class is set aside for testing. `kind` is what y holds;
+    label sets are those of several labels, which `label` names.
     """
     check_keep(name, keep, [c for c in train if c not in ("x", "y")])
     for part in (train, test):
@@ -190,11 +201,12 @@ def from_arrays(
     if x.dtype.kind not in "biuf" or not x.size:
         raise UserError(f"{name}: x is {x.dtype}, shape {x.shape}; it should hold rows of numbers")
     y, labels = numbered_target(name, both["y"], kind)
+    labels = label if isinstance(label, tuple) else labels
     rows = np.arange(len(y)) < len(train["y"])
     if not test:
-        rows = in_train(name, y if kind == "class" else np.zeros(len(y)), fraction, seed)
+        rows = in_train(name, strata_of(y, kind), fraction, seed)
     unit = None
-    if kind != "class":
+    if kind not in NAMED:
         unit = target_scale(name, _target_moments(y[rows]), kind)
         y = unit.encode(y)
     encoder = None
@@ -204,7 +216,7 @@ def from_arrays(
         x = standardise(x, mean, deviation)
         made = zip(features, mean.tolist(), deviation.tolist(), strict=True)
         encodings = tuple(NumberEncoding(f, m, False, m, d) for f, m, d in made)
-        encoder = Encoder(encodings, "y", labels)
+        encoder = Encoder(encodings, label if isinstance(label, tuple) else "y", labels)
     beside, named = columns_beside(name, both, keep)
     columns = {"x": x, "y": y, **beside}
     own, held = ({k: v[part] for k, v in columns.items()} for part in (rows, ~rows))
@@ -219,6 +231,7 @@ def from_arrays(
         kinds=named,
         encoder=encoder,
         target=unit,
+        sets=kind == "labels",
     )
 
 
@@ -245,7 +258,9 @@ def stratified(y: Array, fraction: float, seed: int) -> Array:
 
 
 def numbered_target(name: str, raw: Array, kind: TargetKind) -> tuple[Array, tuple[Label, ...]]:
-    """Return classes 0 .. L-1 and their names, or numbers in their own unit and no names."""
+    """Return classes 0 .. L-1 and their names, or label sets or numbers as they are."""
+    if kind == "labels":
+        return raw, ()
     return numbered_labels(name, raw) if kind == "class" else (target_numbers(name, raw, kind), ())
 
 

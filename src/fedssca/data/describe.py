@@ -18,6 +18,9 @@ from fedssca.data.encode import (
     missing_cells,
 )
 from fedssca.data.encode.cells import Array, days
+from fedssca.data.encode.label_sets import has_label
+from fedssca.data.encode.labels import LabelName
+from fedssca.data.encode.targets import NAMED
 from fedssca.data.raw import RawData
 
 __all__ = ["ColumnDescription", "TableDescription", "describe"]
@@ -58,9 +61,9 @@ class TableDescription:
     name: str
     rows: int
     test_rows: int
-    label: str
+    label: LabelName
     classes: dict[str, int]
-    """The number of rows of each class; empty if the label is a number."""
+    """The number of rows of each class, or with each label; empty if the label is a number."""
     clients: list[int] | None
     """The number of training rows of each file, if every client has its own."""
     columns: tuple[ColumnDescription, ...]
@@ -85,14 +88,13 @@ def describe(raw: RawData, rules: EncodingRules) -> TableDescription:
     encoder = replace(raw, table=filled).encoder(rules)
     left_out = encoder.left_out | dict.fromkeys(empty, EMPTY)
     encodings = {column.name: column for column in encoder.columns}
-    numbers = raw.kind != "class"
-    classes = [] if numbers else np.bincount(raw.y, minlength=len(raw.labels)).tolist()
+    numbers = raw.kind not in NAMED
     return TableDescription(
         name=raw.name,
         rows=len(raw.y),
         test_rows=int((~raw.train).sum()),
         label=raw.label,
-        classes={str(label): int(n) for label, n in zip(raw.labels, classes, strict=False)},
+        classes={} if numbers else _counts(raw),
         clients=None if raw.owners is None else np.bincount(raw.owners[raw.train]).tolist(),
         columns=tuple(
             _column(raw, name, encodings.get(name), left_out.get(name, "")) for name in raw.table
@@ -100,6 +102,13 @@ def describe(raw: RawData, rules: EncodingRules) -> TableDescription:
         notes=raw.notes,
         target=_target(raw) if numbers else "",
     )
+
+
+def _counts(raw: RawData) -> dict[str, int]:
+    """The number of rows of each class, or with each label."""
+    several = isinstance(raw.label, tuple)
+    own = [has_label(raw.y, k) if several else raw.y == k for k in range(len(raw.labels))]
+    return {str(name): int(rows.sum()) for name, rows in zip(raw.labels, own, strict=True)}
 
 
 def _target(raw: RawData) -> str:

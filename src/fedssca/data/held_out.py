@@ -32,7 +32,7 @@ def held_out_rows(source: DataSource) -> dict[str, list[str]]:
     paths = expanded(named)
     if paths and all(map(is_text_table, paths)) and (len(paths) == 1 or not raw.parties):
         return _as_written(paths, source.reading, held)
-    columns = raw.table | {raw.label: raw.label_cells}
+    columns = raw.table | raw.label_columns
     return {name: as_text(cells[held]).tolist() for name, cells in columns.items()}
 
 

@@ -12,7 +12,14 @@ import numpy as np
 from fedssca.data.arrays import aligned
 from fedssca.data.dataset import Dataset, check, from_arrays
 from fedssca.data.encode import EncodingRules, TargetKind, as_text
-from fedssca.data.encode.labels import USUAL, label_column, label_source
+from fedssca.data.encode.labels import (
+    USUAL,
+    LabelName,
+    as_label,
+    label_cells,
+    label_columns,
+    label_sources,
+)
 from fedssca.data.encode.misread import misread_numbers
 from fedssca.data.files import JoinedFiles, expanded, join_columns, several, stack_rows
 from fedssca.data.lines import Reading, is_number
@@ -33,7 +40,7 @@ class DataSource:
     name: str | None = None
     path: str | Sequence[str] | None = None
     directory: Path | None = None
-    label: str | None = None
+    label: LabelName | None = None
     test_fraction: float = 0.2
     seed: int = 0
     keep: Sequence[str] = ()
@@ -47,7 +54,7 @@ class DataSource:
     split: str = "sample"
     """Whether several files hold different rows ("sample") or columns ("feature")."""
     kind: TargetKind = "class"
-    """What the label holds: a class, a number or a count."""
+    """What the label holds: a class, several labels at once, a number or a count."""
     weight: str = ""
     """The column with sample weights, which is no feature and is kept beside x."""
     label_optional: bool = False
@@ -61,16 +68,27 @@ class DataSource:
             )
         if not 0 < self.test_fraction < 1:
             raise UserError(f"test_fraction is {self.test_fraction}; it should lie between 0 and 1")
-        if self.label is not None and self.name is not None:
+        if isinstance(self.label, str) and self.name is not None:
             raise UserError(
                 f"label {self.label!r} goes with data.path; {self.name} has its own label"
+            )
+        if isinstance(self.label, tuple) != (self.kind == "labels"):
+            raise UserError(
+                "several labels at once are a list of labels: give data.label = [...] and "
+                'problem.task = "multilabel" together'
             )
         if self.weight and self.name is not None:
             raise UserError(f"data.weight = {self.weight!r} goes with data.path, not {self.name}")
         if self.name is not None:
             self._check_no_table(f"{self.name} is a ready-made data set")
             return ready_made(
-                self.name, self.directory, self.test_fraction, self.seed, self.keep, self.kind
+                self.name,
+                self.directory,
+                self.test_fraction,
+                self.seed,
+                self.keep,
+                self.kind,
+                self.label,
             )
         if self.query:
             table = read_query(self.database, self.query, self.reading, self.id)
@@ -87,7 +105,8 @@ class DataSource:
         if path.is_dir() or path.suffix.lower() == ".npz":
             self._check_no_table(f"{path} holds arrays without names of columns")
         if path.is_dir():
-            return mapped(path, self.label or "y", self.keep, self.kind)
+            own = self.label if isinstance(self.label, str) else "y"
+            return mapped(path, own, self.keep, self.kind)
         if not path.is_file():
             raise UserError(
                 f"{path} is not there; data.path should name a .csv, .npz or .parquet file, or a "
@@ -97,7 +116,7 @@ class DataSource:
             train, test = _npz(path, self.label or "y", self.keep)
             x = train["x"]
             scale = 1 / max(1, int(x.max(initial=0))) if x.dtype == np.uint8 else None
-            rest = (self.test_fraction, self.seed, self.keep, self.kind)
+            rest = (self.test_fraction, self.seed, self.keep, self.kind, self.label or "y")
             return from_arrays(path.stem, train, test, scale, *rest)
         if not is_table(path):
             raise UserError(f"{path} ends in {path.suffix!r}; it should be .csv, .npz or .parquet")
@@ -126,8 +145,8 @@ class DataSource:
             y, everyone = np.zeros(rows, np.int32), np.ones(rows, bool)
             misread = tuple(misread_numbers(table, (*self.categories, *self.drop)))
             return RawData(name, table, "", y, (), everyone, owners=joined.owners, notes=misread)
-        label, column = self._label(name, table)
-        misread = tuple(misread_numbers(table, (column, *self.categories, *self.drop)))
+        label, columns = self._label(name, table)
+        misread = tuple(misread_numbers(table, (*columns, *self.categories, *self.drop)))
         if misread and not self.label_optional:
             raise UserError(f"{name}: {misread[0]}")
         test = None
@@ -165,19 +184,20 @@ class DataSource:
             known = joined.left_out | joined.table.keys()
             if column not in known and not (joined.parties and column == self.id):
                 raise UserError(f"{name} has no column {column!r}; {nearest(column, joined.table)}")
-        label = label_source(self.label, joined.table) if self.label else None
+        labels = (label_sources(self.label, joined.table) or ()) if self.label else ()
         for key, away in (("id", [self.id]), ("drop", self.drop), ("weight", [self.weight])):
-            if label and label in away:
-                raise UserError(
-                    f"data.{key} leaves out {label!r}, which is the label; name another column"
-                )
+            for label in labels:
+                if label in away:
+                    raise UserError(
+                        f"data.{key} leaves out {label!r}, which is the label; name another column"
+                    )
         if self.id and self.id in self.keep:
             raise UserError(f"data.id = {self.id!r} names the rows, so it cannot make groups")
 
-    def _label(self, name: str, table: Table) -> tuple[str, str]:
-        """The label and its column; a first line that holds data is said."""
+    def _label(self, name: str, table: Table) -> tuple[LabelName, tuple[str, ...]]:
+        """The label and its columns; a first line that holds data is said."""
         try:
-            return label_column(table, self.label, name)
+            return label_columns(table, self.label, name)
         except UserError as error:
             if self.reading.columns or not any(map(is_number, table)):
                 raise
@@ -204,7 +224,7 @@ def load(
     name: str | None = None,
     path: str | Sequence[str] | None = None,
     directory: Path | None = None,
-    label: str | None = None,
+    label: str | Sequence[str] | None = None,
     test_fraction: float = 0.2,
     seed: int = 0,
     keep: Sequence[str] = (),
@@ -238,12 +258,14 @@ def load(
     `impute` says ("mean", "median" or "most_frequent") and marked, and uint8 arrays stay as they
     are. The columns in `keep` are also kept as they are, beside x and y. `kind` says what the label
     holds: a "class", a "number" (y is standardised too) or a "count" (y is divided by the mean).
+    A list as `label` with the kind "labels" means several labels at once, each of them 0 or 1,
+    false or true, no or yes, or a comparison; y holds label sets, in which bit k is label k.
     """
     source = DataSource(
         name=name,
         path=path,
         directory=directory,
-        label=label,
+        label=None if label is None else as_label(label),
         test_fraction=test_fraction,
         seed=seed,
         keep=keep,
@@ -266,15 +288,20 @@ def encoded(data: RawData | Dataset, rules: EncodingRules) -> Dataset:
     return dataclasses.replace(dataset, train=own)
 
 
-def _npz(path: Path, label: str, keep: Sequence[str]) -> tuple[Table, Table]:
+def _npz(path: Path, label: LabelName, keep: Sequence[str]) -> tuple[Table, Table]:
     raw = read_arrays(path)
-    names = {"x": "x", "y": label} | {k: k for k in keep}
-    parts = []
+    labels = label if isinstance(label, tuple) else (label,)
+    parts: list[Table] = []
     for end in ("", "_test"):
-        lacking = [v + end for v in names.values() if v + end not in raw]
-        if lacking and not (end and "x_test" not in raw and label + end not in raw):
+        lacking = [n + end for n in ("x", *labels, *keep) if n + end not in raw]
+        if lacking and not (end and "x_test" not in raw and labels[0] + end not in raw):
             raise UserError(
                 f"{path} has no array {lacking[0]!r}; it has {', '.join(raw)}; set data.label"
             )
-        parts.append({k: raw[v + end] for k, v in names.items()} if not lacking else {})
+        part: Table = {}
+        if not lacking:
+            own = {name: raw[name + end] for name in labels}
+            y = label_cells(own, label, str(path))
+            part = {"x": raw["x" + end], "y": y} | {k: raw[k + end] for k in keep}
+        parts.append(part)
     return parts[0], parts[1]

@@ -26,8 +26,8 @@ def mapped(
     """
     if kind != "class":
         raise UserError(
-            f"{folder} is a folder of arrays, whose labels are classes: a regression takes a table "
-            "or an NPZ file"
+            f"{folder} is a folder of arrays, whose labels are classes: numbers, or several labels "
+            "at once, need a table or an NPZ file"
         )
     train, test = (
         {name: _open(folder / f"{stem}{end}.npy") for name, stem in _names(label, keep)}

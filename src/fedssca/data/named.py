@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from fedssca.data import fetch
 from fedssca.data.dataset import Array, Dataset, from_arrays
 from fedssca.data.encode import TargetKind
+from fedssca.data.encode.labels import LabelName
 from fedssca.data.heart import flamby_rows, hospital_rows
 from fedssca.data.raw import RawData, from_table
 from fedssca.data.tables import Reading, Table, read_csv
@@ -28,6 +29,11 @@ _ADULT = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-s
           "occupation", "relationship", "race", "sex", "capital-gain", "capital-loss",
           "hours-per-week", "native-country", "income")  # fmt: skip
 
+_CLASSES = (
+    '{} has classes, and problem.task = "regression" needs numbers: use data.name = "diabetes", or '
+    "data.path and data.label = <a column of numbers>"
+)
+
 
 def ready_made(
     name: str,
@@ -36,48 +42,66 @@ def ready_made(
     seed: int,
     keep: Sequence[str],
     kind: TargetKind = "class",
+    label: LabelName | None = None,
 ) -> RawData | Dataset:
-    """The rows of a ready-made data set: raw columns, or arrays that are only scaled."""
-    if name == "diabetes":
-        return _diabetes(fraction, seed, keep, kind)
-    if kind != "class" and name in NAMES:
+    """The rows of a ready-made data set: raw columns, or arrays that are only scaled.
+
+    Several labels of a `label` take the place of the own label of a table.
+    """
+    if name in _TABLES:
+        table, own, numbers = _TABLES[name]()
+        if kind in ("number", "count") and not numbers:
+            raise UserError(_CLASSES.format(name))
+        if kind == "class" and numbers:
+            raise UserError(f'{name} has a target of numbers: set problem.task = "regression"')
+        return from_table(name, table, label or own, fraction, seed, keep, kind=kind)
+    if kind == "labels" and name in NAMES:
         raise UserError(
-            f'{name} has classes, and problem.task = "regression" needs numbers: use data.name = '
-            '"diabetes", or data.path and data.label = <a column of numbers>'
+            f"{name} has its own label: several labels at once need data.name = "
+            f"{' or '.join(map(repr, _TABLES))}, or data.path"
         )
+    if kind != "class" and name in NAMES:
+        raise UserError(_CLASSES.format(name))
     if name in ("adult", "credit", "mnist", "fashion"):
         return _from_folder(name, directory, fraction, seed, keep)
     if name == "heart":
         return hospital_rows(name, _heart_files(directory), fraction, seed, keep)
     if name == "heart-flamby":
         return flamby_rows(name, _heart_files(directory), keep)
-    if name in ("digits", "breast-cancer"):
-        return _embedded(name, fraction, seed, keep)
+    if name == "digits":
+        return _digits(fraction, seed, keep)
     raise UserError(f"no data set is named {name!r}: {nearest(str(name), NAMES)}")
 
 
-def _diabetes(fraction: float, seed: int, keep: Sequence[str], kind: TargetKind) -> RawData:
+def _digits(fraction: float, seed: int, keep: Sequence[str]) -> Dataset:
+    from sklearn.datasets import load_digits
+
+    raw = load_digits()
+    columns = {"x": raw.data.astype(np.uint8), "y": raw.target.astype(np.int32)}
+    return from_arrays("digits", columns, {}, 1 / 16, fraction, seed, keep)
+
+
+def _diabetes() -> tuple[Table, str, bool]:
     from sklearn.datasets import load_diabetes
 
-    if kind == "class":
-        raise UserError('diabetes has a target of numbers: set problem.task = "regression"')
     raw = load_diabetes(scaled=False)
     table = {str(f): raw.data[:, j] for j, f in enumerate(raw.feature_names)}
-    table["progression"] = raw.target
-    return from_table("diabetes", table, "progression", fraction, seed, keep, kind=kind)
+    return table | {"progression": raw.target}, "progression", True
 
 
-def _embedded(name: str, fraction: float, seed: int, keep: Sequence[str]) -> RawData | Dataset:
-    from sklearn.datasets import load_breast_cancer, load_digits
+def _breast_cancer() -> tuple[Table, str, bool]:
+    from sklearn.datasets import load_breast_cancer
 
-    if name == "digits":
-        raw = load_digits()
-        columns = {"x": raw.data.astype(np.uint8), "y": raw.target.astype(np.int32)}
-        return from_arrays(name, columns, {}, 1 / 16, fraction, seed, keep)
     raw = load_breast_cancer()
     table = {str(f): raw.data[:, j] for j, f in enumerate(raw.feature_names)}
-    table["malignant"] = 1.0 - raw.target
-    return from_table(name, table, "malignant", fraction, seed, keep)
+    return table | {"malignant": 1.0 - raw.target}, "malignant", False
+
+
+_TABLES: dict[str, Callable[[], tuple[Table, str, bool]]] = {
+    "diabetes": _diabetes,
+    "breast-cancer": _breast_cancer,
+}
+"""Tables that scikit-learn ships: their columns, their label, and whether that is a number."""
 
 
 def _from_folder(

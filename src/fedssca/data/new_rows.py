@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedssca.data.encode.cells import Array, as_text
-from fedssca.data.encode.labels import label_source
+from fedssca.data.encode.labels import LabelName, label_sources
 from fedssca.data.files import JoinedFiles, join_columns, stack_rows
 from fedssca.data.ids import id_cells
 from fedssca.data.lines import Reading
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-def read_new_rows(path: Path, reading: Reading, label: str = "") -> Table:
+def read_new_rows(path: Path, reading: Reading, label: LabelName = "") -> Table:
     """Return the raw columns of a file that is like the training file; it may lack the label.
 
     The file may have a header, also if the training file had none. The arrays of an NPZ file are
@@ -44,7 +44,7 @@ def read_new_rows(path: Path, reading: Reading, label: str = "") -> Table:
     return _changed(read_table(path, _new(reading, label)), reading)
 
 
-def stack_new_rows(paths: Sequence[Path], reading: Reading, label: str = "") -> JoinedFiles:
+def stack_new_rows(paths: Sequence[Path], reading: Reading, label: LabelName = "") -> JoinedFiles:
     """Return the rows of several such files below each other."""
     found = stack_rows(paths, _new(reading, label))
     return found._replace(table=_changed(found.table, reading))
@@ -74,7 +74,7 @@ def join_new_columns(
     return found._replace(table={id_column: np.array(found.ids, dtype=str), **found.table})
 
 
-def cells_as_written(path: Path, column: str, reading: Reading, label: str = "") -> list[str]:
+def cells_as_written(path: Path, column: str, reading: Reading, label: LabelName = "") -> list[str]:
     """Return a column of such a file as the text in it: no digit and no leading zero is lost."""
     return id_cells(path, column, _new(reading, label))
 
@@ -94,9 +94,10 @@ def as_table(rows: Any, reading: Reading, where: str = "the rows") -> Table:
     return _changed(table, reading)
 
 
-def _new(reading: Reading, label: str) -> Reading:
+def _new(reading: Reading, label: LabelName) -> Reading:
     """The reading of rows that may lack the label."""
-    return replace(reading, optional=label_source(label, reading.columns) or "")
+    found = label_sources(label, reading.columns) or ()
+    return replace(reading, optional=found[0] if len(found) == 1 else "")
 
 
 def _changed(table: Table, reading: Reading) -> Table:

@@ -27,8 +27,9 @@ from fedssca.data.encode import (
     stacked,
     summarise,
 )
-from fedssca.data.encode.labels import class_places, label_cells, label_column
-from fedssca.data.encode.targets import target_numbers, target_scale
+from fedssca.data.encode.label_sets import has_label
+from fedssca.data.encode.labels import LabelName, class_places, label_cells, label_columns
+from fedssca.data.encode.targets import NAMED, strata_of, target_scale
 from fedssca.data.lines import Reading
 from fedssca.errors import UserError, nearest
 
@@ -42,12 +43,12 @@ class RawData:
     name: str
     table: dict[str, Array]
     """The columns that may become features: numbers or text."""
-    label: str
-    """The name of the label column."""
+    label: LabelName
+    """The name of the label column, or the names of several labels."""
     y: Array
-    """(N,) the classes of the rows, int32; of a target of numbers the numbers, float64."""
+    """(N,) the classes or label sets of the rows, int32; of a target of numbers float64."""
     labels: tuple[Label, ...]
-    """The values of the label that the classes stand for."""
+    """The values of the label that the classes stand for, or the names of several labels."""
     train: Array
     """(N,) marks the training rows."""
     keep: tuple[str, ...] = ()
@@ -92,9 +93,14 @@ class RawData:
         return replace(made, id=self.id or made.id, left_out=left_out)
 
     @property
-    def label_cells(self) -> Array:
-        """The label of every row as the table has it: the name of its class, or its number."""
-        return self.y if self.kind != "class" else np.array(self.labels)[self.y]
+    def label_columns(self) -> dict[str, Array]:
+        """The label of every row as the table has it: the name of its class, or its number.
+
+        Of several labels each has a column of zeros and ones.
+        """
+        if isinstance(self.label, tuple):
+            return {name: has_label(self.y, k).astype(int) for k, name in enumerate(self.label)}
+        return {self.label: self.y if self.kind != "class" else np.array(self.labels)[self.y]}
 
     @property
     def _fitted(self) -> Array:
@@ -102,10 +108,10 @@ class RawData:
         return self.train if self.aside is None else self.train & ~self.aside
 
     def target(self) -> TargetScale | None:
-        """The unit of a target of numbers, from the same rows; None: the label is a class."""
-        if self.kind == "class":
+        """The unit of a target of numbers, from the same rows; None: the label is a name."""
+        if self.kind in NAMED:
             return None
-        found = summarise(self.label, self.y, self._fitted, EncodingRules())
+        found = summarise("the target", self.y, self._fitted, EncodingRules())
         return target_scale(self.name, found.moments, self.kind)
 
     def encoded(self, rules: EncodingRules | None = None) -> Dataset:
@@ -135,6 +141,7 @@ class RawData:
             blocks=self._blocks(encoder),
             notes=(*self.notes, *left_out),
             target=target,
+            sets=self.kind == "labels",
         )
 
     @property
@@ -157,7 +164,7 @@ class RawData:
 def from_table(
     name: str,
     table: Mapping[str, Array],
-    label: str,
+    label: LabelName,
     fraction: float,
     seed: int,
     keep: Sequence[str] = (),
@@ -170,16 +177,18 @@ def from_table(
     Without `test` rows, `fraction` of each class is set aside for testing, at each of the `owners`
     of the rows if they have several.
     """
-    _, column = label_column(table, label, name)
-    raw = {called: cells for called, cells in table.items() if called != column}
+    _, columns = label_columns(table, label, name)
+    raw = {called: cells for called, cells in table.items() if called not in columns}
     check_keep(name, keep, list(raw))
     if not raw:
         raise UserError(
             f"{name}: no column is left beside the label {label!r}; features are needed"
         )
     y, labels = numbered_target(name, label_cells(table, label, name), kind)
+    if isinstance(label, tuple):
+        labels = label
     if test is None:
-        strata = y if kind == "class" else np.zeros(len(y))
+        strata = strata_of(y, kind)
         return RawData(
             name,
             raw,
@@ -208,7 +217,7 @@ def from_table(
     if kind == "class":
         held = class_places(labels, cells, where)
     else:
-        held = target_numbers(where, cells, kind)
+        held, _ = numbered_target(where, cells, kind)
     train = np.arange(len(y) + len(held)) < len(y)
     if owners is not None:
         owners = np.concatenate([owners, np.full(len(held), -1, owners.dtype)])

@@ -8,6 +8,7 @@ What is asked follows from the run's config alone: each site reads it there itse
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.classes import class_names
 from fedssca.data.dataset import Array
 from fedssca.data.encode import Encoder, TargetScale
+from fedssca.data.encode.label_sets import subsets
 from fedssca.deploy.notes import MOST_ROWS
 from fedssca.errors import UserError
 from fedssca.problem.weights import SAMPLE_WEIGHT
@@ -31,8 +33,10 @@ __all__ = [
     "Facts",
     "Question",
     "blank",
+    "counted_labels",
     "fingerprint",
     "job_of",
+    "named_labels",
     "question",
 ]
 
@@ -67,7 +71,7 @@ class Census:
     features: list[str]
     """The names of all features in their order."""
     labels: list[Any]
-    """The values of the label that the classes 0, 1, ... stand for."""
+    """The values of the label that the classes 0, 1, ... stand for; of several labels the names."""
     encoder: dict[str, Any] | None
     """The state of the encoder that all sites with rows share; None if x is only scaled."""
     scale: float
@@ -102,6 +106,7 @@ def question(config: Config, run: str) -> Question:
         "columns": config.data.split == "feature",
         "label": config.data.label,
         "target": config.problem.target,
+        "limited": config.limited_labels,
         "test_fraction": config.data.test_fraction,
         "calibration_fraction": config.calibration_fraction,
         "extra": config.problem.columns,
@@ -116,6 +121,24 @@ def question(config: Config, run: str) -> Question:
         "rules": asdict(encoding_rules(config.data)),
         "run": run,
     }
+
+
+def counted_labels(asked: Question, told: Sequence[Any]) -> list[Any]:
+    """The labels by which rows are counted, of which a count has the place.
+
+    They are the classes that sites tell, and one label for all numbers. Of several labels they are
+    the sets of those that limits name, so that no count is about others.
+    """
+    if asked["target"] == "labels":
+        return subsets(asked["limited"])
+    return list(told) if asked["target"] == "class" else [0]
+
+
+def named_labels(asked: Question, counted: Sequence[Any]) -> list[Any]:
+    """The names of the classes or labels, from the labels by which rows are counted."""
+    if asked["target"] == "labels":
+        return list(asked["label"])
+    return list(counted) if asked["target"] == "class" else []
 
 
 def job_of(config: Config, census: Census, start: np.ndarray | None = None) -> Job:
@@ -158,6 +181,7 @@ def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:
         encoder=None if census.encoder is None else Encoder.from_state(census.encoder),
         apart=census.columns,
         target=TargetScale(*census.target) if census.target else None,
+        sets=config.problem.target == "labels",
     )
     if not census.columns:
         return dataset, Rows(rows, tuple(census.sizes), names=tuple(census.names))

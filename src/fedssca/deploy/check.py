@@ -12,7 +12,8 @@ from typing import Any
 
 import jax
 
-from fedssca.deploy.census import job_of, question
+from fedssca.data.encode.label_sets import has_label
+from fedssca.deploy.census import Question, counted_labels, job_of, question
 from fedssca.deploy.project import site_names
 from fedssca.deploy.server.census import merge, plainly_told
 from fedssca.deploy.site.ledger import DataLedger, ledger_of
@@ -54,6 +55,8 @@ def check_site(file: Path, config: Config) -> dict[str, Any]:
         "hidden": hides_sums(config),
         "noise": noisy(config.privacy),
         "census": None,
+        "labels": [],
+        "counted_labels": [],
         "features": [],
         "rounds": [],
         "rounds_unknown": "",
@@ -76,9 +79,14 @@ def _look_at_data(found: dict[str, Any], source: SiteFile, config: Config) -> No
     rows = SiteRows(read_raw_table(source, asked["label"]), asked, source.limits)
     found["census"] = facts = rows.facts() | rows.told()
     found["features"] = facts.get("encoded") or facts["features"]
+    found["labels"] = facts["labels"]
+    if asked["target"] == "labels":
+        ways = [f"{way} {name}" for name in asked["label"] for way in ("without", "with")]
+        found["labels"] = [ways[word] for word in facts["labels"]]
     if asked["counted"] and facts["labelled"]:
-        labels, groups = rows.labels, rows.groups
+        labels, groups = counted_labels(asked, rows.labels), rows.groups
         facts["counts"] = rows.counts(labels, groups)
+        found["counted_labels"] = _label_words(asked, labels)
         if not hides_sums(config):
             rows.check_other_rows(labels, groups)
     if asked["columns"]:
@@ -92,6 +100,17 @@ def _look_at_data(found: dict[str, Any], source: SiteFile, config: Config) -> No
     census = merge(["this site"], [facts], asked, told)
     found["features"] = census.features
     found["rounds"] = list(_rounds(job_of(alone, census), *rows.sizes, census.calibration))
+
+
+def _label_words(asked: Question, labels: Sequence[Any]) -> list[Any]:
+    """The labels by which rows are counted as people read them; of a label set its labels."""
+    if asked["target"] != "labels":
+        return list(labels)
+    limited = [(k, name) for k, name in enumerate(asked["label"]) if has_label(asked["limited"], k)]
+    return [
+        " and ".join(f"{'with' if has_label(own, k) else 'without'} {name}" for k, name in limited)
+        for own in labels
+    ]
 
 
 def _rounds(

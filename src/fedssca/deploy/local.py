@@ -16,6 +16,7 @@ import tomli_w
 
 from fedssca.data import Columns, Dataset, Rows
 from fedssca.data.calibration import with_calibration
+from fedssca.data.encode.label_sets import has_label
 from fedssca.data.load import encoded
 from fedssca.data.raw import RawData
 from fedssca.data.tables import write_csv
@@ -135,7 +136,7 @@ def _write_tables(
     """Write the raw training and test rows of a site; returns its site.toml."""
     train, test = np.flatnonzero(raw.train), np.flatnonzero(~raw.train)
     own = train[clients.rows_of(number)]
-    columns = raw.table | {raw.label: raw.label_cells}
+    columns = raw.table | raw.label_columns
     columns |= {} if ids is None else {raw.id: ids}
     held = test[number :: clients.count]
     if raw.test_owners is not None:
@@ -164,9 +165,12 @@ def _write_arrays(
         features = features[block]
     else:
         test = {n: v[number :: clients.count] for n, v in dataset.test.items()}
-    if dataset.target is not None:
-        for part in (own, test):
-            part |= {"y": dataset.target.decode(part["y"])} if "y" in part else {}
+    for part in (own, test):
+        if "y" in part and dataset.target is not None:
+            part["y"] = dataset.target.decode(part["y"])
+        elif "y" in part and dataset.sets:
+            y = part.pop("y")
+            part |= {str(name): has_label(y, k) for k, name in enumerate(dataset.labels)}
     arrays: dict[str, Any] = own | {f"{n}_test": v for n, v in test.items()}
     np.savez(folder / f"{name}.npz", features=features, **arrays)
     return {"path": f"{name}.npz", "scale": dataset.scale}

@@ -62,7 +62,7 @@ class IdsQuestion(TypedDict):
     """The server asks for a digest of a site's ids."""
 
     which: Literal["rows", "new"]
-    label: Name
+    label: Name | Names
     run: Hexadecimal
 
 
@@ -233,7 +233,7 @@ class SignOrder(TypedDict):
 class FreshQuestion(TypedDict):
     """The server asks for new rows."""
 
-    label: Name
+    label: Name | Names
 
 
 @with_config(STRICT)

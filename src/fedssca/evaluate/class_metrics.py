@@ -1,4 +1,4 @@
-"""Metrics of a classifier on rows whose scores and classes are in one place.
+"""Metrics of a classifier on rows whose scores and classes (or labels) are in one place.
 
 AUC and the calibration error are no sums over rows, so they are computed where the rows are: on the
 held-out rows of a simulated run, and on the rows of a file with labels that are predicted.
@@ -6,10 +6,13 @@ held-out rows of a simulated run, and on the rows of a file with labels that are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import scipy
 
-__all__ = ["class_metrics"]
+__all__ = ["class_metrics", "label_metrics"]
 
 BINS = 10
 """The number of intervals of equal width in which probabilities are compared with shares."""
@@ -45,6 +48,36 @@ def class_metrics(probabilities: Array, y: Array) -> dict[str, float]:
         auc = np.mean([_auc(probabilities[:, place], own[:, place]) for place in places])
         found = {"auc": float(auc), "f1": float(each.mean())} | found
     return found
+
+
+def label_metrics(probabilities: Array, own: Array, names: Sequence[Any]) -> dict[str, Any]:
+    """The means over several labels, and per_label with those of every label.
+
+    They are made from probabilities (N, M) and a table of zeros and ones (N, M). Each label has its
+    accuracy, AUC, F1 (2 hits / (predicted + true)), log loss, Brier score (p - y)^2 and calibration
+    error, as two classes have. The means are those over the labels ("macro"). AUC is left out
+    for a label that all rows have, or none, and from the means then too.
+    """
+    tiny = np.finfo(probabilities.dtype).tiny
+    each: dict[str, dict[str, float]] = {}
+    for place, name in enumerate(names):
+        chance, y = probabilities[:, place], own[:, place] != 0
+        chosen = chance > 0.5
+        found = {
+            "accuracy": float((chosen == y).mean()),
+            "f1": float(2 * (chosen & y).sum() / max(1, chosen.sum() + y.sum())),
+            "log_loss": float(-np.log(np.maximum(np.where(y, chance, 1 - chance), tiny)).mean()),
+            "brier": float(np.square(chance - y).mean()),
+            "calibration_error": _calibration_error(np.stack([1 - chance, chance], axis=1), y * 1),
+        }
+        each[str(name)] = ({"auc": _auc(chance, y)} if 0 < y.sum() < len(y) else {}) | found
+    kinds = ["auc", "f1", "brier", "calibration_error"]
+    means = {
+        kind: float(np.mean([found[kind] for found in each.values()]))
+        for kind in kinds
+        if all(kind in found for found in each.values())
+    }
+    return means | {"per_label": each}
 
 
 def _auc(scores: Array, own: Array) -> float:

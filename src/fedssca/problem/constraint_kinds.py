@@ -96,10 +96,12 @@ class Kind(NamedTuple):
     """Its function needs the labels of the training rows."""
     per_client: bool = False
     """It limits a quantity of every single client that holds rows."""
-    tasks: tuple[TaskName, ...] = ("classification",)
+    tasks: tuple[TaskName, ...] = ("classification", "multilabel")
     """The tasks that have such a quantity."""
     certifiable: bool = True
     """The values of single rows are bounded, so that a mean over new rows can be certified."""
+    of_all: bool = False
+    """Without `positive` it is about all classes or labels together."""
 
 
 _POSITIVE_LOSS = Interval(0, includes_low=False)
@@ -110,22 +112,23 @@ OF_GROUPS = ("column", "columns", "bins", "least_rows", "rare", "per_client")
 """The options that say which groups of rows, and of which clients, a constraint is about."""
 _RATE = ("positive", "sharpness", *OF_GROUPS)
 _COMPARED = (*OF_GROUPS, "compare")
-_BOTH: tuple[TaskName, ...] = ("classification", "regression")
+_ALL: tuple[TaskName, ...] = ("classification", "multilabel", "regression")
 _NUMBERS: tuple[TaskName, ...] = ("regression",)
 
 KINDS: dict[KindName, Kind] = {
-    "loss": Kind(_POSITIVE_LOSS, "The training loss is at most the limit.", OF_GROUPS, tasks=_BOTH),
+    "loss": Kind(_POSITIVE_LOSS, "The training loss is at most the limit.", OF_GROUPS, tasks=_ALL),
     "loss_gap": Kind(
         _GAP,
         "The losses of groups differ by at most the limit.",
         _COMPARED,
         gap=True,
-        tasks=_BOTH,
+        tasks=_ALL,
     ),
     "error": Kind(
         _ERROR_RATE,
         "The share of rows that are predicted wrongly is at most the limit.",
-        ("sharpness", *OF_GROUPS),
+        _RATE,
+        of_all=True,
     ),
     "fnr": Kind(_ERROR_RATE, "The false-negative rate is at most the limit.", _RATE, labels=True),
     "fpr": Kind(_ERROR_RATE, "The false-positive rate is at most the limit.", _RATE, labels=True),
@@ -148,13 +151,13 @@ KINDS: dict[KindName, Kind] = {
         _POSITIVE_LOSS,
         "The loss of every client is at most the limit.",
         per_client=True,
-        tasks=_BOTH,
+        tasks=_ALL,
     ),
     "client_loss_gap": Kind(
         _GAP,
         "The loss of every client is at most the loss over all rows plus the limit.",
         per_client=True,
-        tasks=_BOTH,
+        tasks=_ALL,
     ),
     "mae": Kind(
         _POSITIVE_LOSS,
@@ -204,7 +207,7 @@ OWN = Kind(
     Interval(-math.inf),
     "A function of yours, package.module:function, makes the constraint.",
     ("column", "arguments"),
-    tasks=_BOTH,
+    tasks=_ALL,
 )
 """A constraint that a function of the user makes."""
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from fedssca.errors import UserError
+from fedssca.problem.decisions import present
 from fedssca.problem.functions import call_own
 from fedssca.problem.problem import Array, Batch
 
@@ -20,6 +21,7 @@ __all__ = [
     "LOSS",
     "WEIGHTED_LOSS",
     "RowLoss",
+    "binary_cross_entropy",
     "cross_entropy",
     "huber",
     "own_loss",
@@ -63,6 +65,15 @@ def cross_entropy(scores: Array, batch: Batch) -> Array:
     """-log softmax(scores)[y] for every sample."""
     picked = jnp.take_along_axis(scores, batch["y"][:, None].astype(jnp.int32), axis=1)[:, 0]
     return jax.nn.logsumexp(scores, axis=1) - picked
+
+
+def binary_cross_entropy(scores: Array, batch: Batch) -> Array:
+    """The mean over the labels of log(1 + exp s_k) - y_k s_k, for every sample.
+
+    y_k is 1 if label k is in the label set of the sample.
+    """
+    y = present(batch["y"], scores.shape[1]).astype(scores.dtype)
+    return (jax.nn.softplus(scores) - y * scores).mean(axis=1)
 
 
 def squared(scores: Array, batch: Batch) -> Array:

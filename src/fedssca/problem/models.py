@@ -83,12 +83,21 @@ def mlp(
 
 
 @remembered
-def linear(features: int, classes: int, *, scale: float = 1.0, dtype: str = "float32") -> Model:
+def linear(
+    features: int,
+    classes: int,
+    *,
+    scale: float = 1.0,
+    dtype: str = "float32",
+    exclusive: bool = True,
+) -> Model:
     """Softmax regression, scores = W_1 x + w_0; with two classes logistic regression, (0, z).
 
-    With `classes` = 1 there is one score, which predicts a number.
+    With `classes` = 1 there is one score, which predicts a number. Scores of several labels at once
+    are not `exclusive`: each of two has its own.
     """
-    rows = 1 if classes == 2 else classes
+    two = classes == 2 and exclusive
+    rows = 1 if two else classes
 
     def init(seed: int) -> tuple[Array, Array]:
         del seed
@@ -96,7 +105,7 @@ def linear(features: int, classes: int, *, scale: float = 1.0, dtype: str = "flo
 
     def top(w0: Array, h: Array) -> Array:
         scores = h + w0
-        return scores if classes != 2 else jnp.concatenate([jnp.zeros_like(scores), scores], axis=1)
+        return scores if not two else jnp.concatenate([jnp.zeros_like(scores), scores], axis=1)
 
     return Model(init, top, scale)
 

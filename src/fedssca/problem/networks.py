@@ -53,6 +53,8 @@ class Network(NamedTuple):
     pooling: str = "max"
     options: Mapping[str, Any] = {}
     """What the function of the user takes beside features, outputs and seed."""
+    exclusive: bool = True
+    """The scores are those of classes, of which a row has one; else of several labels at once."""
 
     def model(self) -> AnyModel:
         """The functions of the network."""
@@ -60,7 +62,13 @@ class Network(NamedTuple):
             shape = self.name, self.features, self.classes, self.options
             return own_model(*shape, self.scale, self.dtype, self.parties)
         if self.name == "linear":
-            return linear(self.features, self.classes, scale=self.scale, dtype=self.dtype)
+            return linear(
+                self.features,
+                self.classes,
+                scale=self.scale,
+                dtype=self.dtype,
+                exclusive=self.exclusive,
+            )
         if self.parties:
             return joined(self.stacks())
         return mlp(
@@ -80,7 +88,7 @@ class Network(NamedTuple):
             raise UserError(f"the layers of {self.name!r} are not known, which this needs")
         numbers = self.scale, self.dtype
         if self.name == "linear":
-            return linear_stacks(self.features, self.classes, *numbers)
+            return linear_stacks(self.features, self.classes, *numbers, self.exclusive)
         style = Style.of(self.activation, self.biases, self.layer_norm)
         if not self.parties:
             return dense_stacks(self.features, self.hidden, self.classes, style, *numbers)

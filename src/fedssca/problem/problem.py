@@ -133,7 +133,9 @@ class Problem:
     steady: bool = False
     """The curvature of the loss does not fall as rows are fitted, as that of squared errors."""
     plain: bool = True
-    """The loss is the task's usual one and all rows weigh the same."""
+    """The loss is the usual one of one label per row, and all rows weigh the same."""
+    kinds: Callable[[int], int] | None = None
+    """The number of scores -> how many values y can have; None: y is no class or label set."""
     over_all: frozenset[str] = frozenset()
     """The measures whose denominator is the number of all rows."""
     kept: Kept | None = None

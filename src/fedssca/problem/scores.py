@@ -104,8 +104,9 @@ def assemble(
         rooted=task.rooted | {c.name for c in constraints if c.units == 2},
         report=task.report,
         counted=task.counted | {c.name for c in constraints if c.stepwise and "loss" not in c.name},
-        plain=task.weight is None and not task.own,
+        plain=task.weight is None and not task.own and task.decisions.exclusive,
         over_all=task.names,
+        kinds=task.decisions.kinds if task.link is None else None,
         steady=task.link is not None,
     )
     return minimise_worst(made, [part.name for part in parts], level) if parts else made

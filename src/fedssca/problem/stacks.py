@@ -132,10 +132,13 @@ def dense_stacks(
     )
 
 
-def linear_stacks(features: int, outputs: int, scale: float, dtype: str) -> Stacks:
-    """Scores W_1 x + w_0; of two classes the first has the score 0."""
-    rows = 1 if outputs == 2 else outputs
-    head: Stack = (Bias(rows), *([ZeroFirst()] if outputs == 2 else []))
+def linear_stacks(
+    features: int, outputs: int, scale: float, dtype: str, exclusive: bool = True
+) -> Stacks:
+    """Scores W_1 x + w_0; of two classes that are `exclusive` the first has the score 0."""
+    two = outputs == 2 and exclusive
+    rows = 1 if two else outputs
+    head: Stack = (Bias(rows), *([ZeroFirst()] if two else []))
     places = (tuple(range(features)),)
     return Stacks(((Dense(features, rows, False),),), head, places, "sum", scale, dtype)
 

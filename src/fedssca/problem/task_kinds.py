@@ -22,7 +22,7 @@ __all__ = [
     "target_kind",
 ]
 
-TaskName: TypeAlias = Literal["classification", "regression"]
+TaskName: TypeAlias = Literal["classification", "multilabel", "regression"]
 LossName: TypeAlias = Literal["squared", "huber", "quantile", "poisson"]
 
 HUBER_WIDTH = 1.0
@@ -51,6 +51,9 @@ class Metric(NamedTuple):
 
 METRICS: dict[str, Metric] = {
     "accuracy": Metric("accuracy", "acc.", share=True),
+    "label_accuracy": Metric("accuracy over all labels", "label acc.", share=True),
+    "exact_match": Metric("share of rows with all labels right", "exact", share=True),
+    "f1_micro": Metric("micro F1", "micro F1"),
     "auc": Metric("AUC", "AUC", summed=False),
     "f1": Metric("F1", "F1", summed=False),
     "brier": Metric("Brier score", "Brier", summed=False),
@@ -66,9 +69,9 @@ METRICS: dict[str, Metric] = {
 
 
 def target_kind(task: TaskName, loss: LossName | str) -> TargetKind:
-    """What the label column of a task holds."""
-    if task == "classification":
-        return "class"
+    """What the label of a task holds."""
+    if task != "regression":
+        return "class" if task == "classification" else "labels"
     return "count" if loss == "poisson" else "number"
 
 

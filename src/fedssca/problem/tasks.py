@@ -1,6 +1,7 @@
 """A task: what scores mean. It has a loss, the metrics of every run, and the unit of its target.
 
     classification    scores (B, L); the class of the largest is predicted
+    multilabel        scores (B, M), one for each label; labels with a positive score are predicted
     regression        one score s; shift + scale * link(s) is predicted, with link(s) = s, or exp(s)
                       for counts (`data/encode/targets.py` has shift and scale)
 
@@ -12,15 +13,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
+from fedssca.data.encode.label_sets import sets_of
 from fedssca.data.encode.targets import TargetScale
 from fedssca.errors import UserError, nearest
+from fedssca.problem.decisions import EACH_LABEL, ONE_CLASS, Decisions, present
 from fedssca.problem.losses import (
     RowLoss,
+    binary_cross_entropy,
     cross_entropy,
     huber,
     own_loss,
@@ -33,7 +37,15 @@ from fedssca.problem.losses import (
 from fedssca.problem.problem import Array, Batch, Rate
 from fedssca.problem.task_kinds import HUBER_WIDTH, QUANTILE_LEVEL, LossName, TaskName
 
-__all__ = ["CLASSIFICATION", "UNIT", "ScoreMeasures", "Task", "classification", "regression"]
+__all__ = [
+    "CLASSIFICATION",
+    "UNIT",
+    "ScoreMeasures",
+    "Task",
+    "classification",
+    "multilabel",
+    "regression",
+]
 
 ScoreMeasures: TypeAlias = Callable[[Array, Batch], dict[str, Sequence[Rate]]]
 """(scores, batch) -> the quantities to report by name, each a sum of rates."""
@@ -54,7 +66,7 @@ class Task(NamedTuple):
     level: Callable[[int], float]
     """The number of scores -> about the loss at the start of training."""
     target: TargetScale | None = None
-    """The unit of y; None: y is a class."""
+    """The unit of y; None: y is a class or a label set."""
     link: Callable[[Array], Array] | None = None
     """(scores (B, 1)) -> the predicted y (B,); None: a class is predicted."""
     names: frozenset[str] = frozenset({"cost"})
@@ -67,6 +79,8 @@ class Task(NamedTuple):
     """The loss is a function of the user."""
     weight: Callable[[Batch], Array] | None = None
     """The weight of every row in the objective (`problem/weights.py`); None: all weigh the same."""
+    decisions: Decisions = ONE_CLASS
+    """How scores decide for classes or labels; a regression has none."""
 
     def objective(self, scores: Array, batch: Batch) -> Array:
         """The loss of every row times its weight."""
@@ -90,6 +104,10 @@ class Task(NamedTuple):
     def outputs(self, classes: int) -> int:
         """The number of scores that a model needs, for data with so many classes."""
         return classes if self.link is None else 1
+
+    def labels(self, y: np.ndarray, names: Sequence[Any]) -> np.ndarray:
+        """The labels y as limits take them: classes, or a table with a column per label."""
+        return y if self.decisions.exclusive else sets_of(y, len(names))
 
     def predict(self, scores: np.ndarray) -> np.ndarray:
         """The predictions of a regression, in the target's own unit."""
@@ -146,6 +164,55 @@ def classification(loss: str | None = None) -> Task:
         return {**rates, "cost": [(1.0, row_loss(scores, batch), one)]}
 
     return CLASSIFICATION._replace(loss=row_loss, measures=measures, own=True)
+
+
+def multilabel(names: Sequence[Any], loss: str | None = None) -> Task:
+    """Several labels at once, each of which a row has or has not; y is its label set.
+
+    The loss is the mean over the labels of the binary cross-entropy, log(1 + exp s_k) - y_k s_k.
+    A loss of yours, "package.module:function", gets y as a table of zeros and ones (B, M). The
+    accuracy of label k is reported as "accuracy[<its name>]".
+    """
+    row_loss: RowLoss = binary_cross_entropy
+    if loss is not None:
+        own = own_loss(loss)
+
+        def row_loss(scores: Array, batch: Batch) -> Array:
+            y = present(batch["y"], scores.shape[1]).astype(scores.dtype)
+            return own(scores, {**batch, "y": y})
+
+    each = {f"accuracy[{name}]": place for place, name in enumerate(names)}
+
+    def measures(scores: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
+        if scores.shape[1] != len(names):
+            raise UserError(
+                f"the model has {scores.shape[1]} scores per row: {len(names)} labels need one each"
+            )
+        there, chosen = present(batch["y"], len(names)), scores > 0
+        right = (there == chosen).astype(scores.dtype)
+        one = jnp.ones_like(right[:, 0])
+        both = (there & chosen).mean(axis=1, dtype=scores.dtype) / 2
+        either = (
+            there.mean(axis=1, dtype=scores.dtype) + chosen.mean(axis=1, dtype=scores.dtype)
+        ) / 2
+        return {
+            "cost": [(1.0, row_loss(scores, batch), one)],
+            "label_accuracy": [(1.0, right.mean(axis=1), one)],
+            "exact_match": [(1.0, right.min(axis=1), one)],
+            "f1_micro": [(2.0, both, either)],
+            **{name: [(1.0, right[:, place], one)] for name, place in each.items()},
+        }
+
+    return Task(
+        "multilabel",
+        row_loss,
+        measures,
+        lambda _: math.log(2),
+        names=frozenset({"cost", "label_accuracy", "exact_match", *each}),
+        counted=frozenset({"exact_match", *each}),
+        own=loss is not None,
+        decisions=EACH_LABEL,
+    )
 
 
 def regression(

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fedssca.errors import UserError
 from fedssca.evaluate.verdicts import promise_words, stated_entries
 from fedssca.problem.limits import limit_words
@@ -89,6 +91,8 @@ def _answer(model: TrainedModel) -> str:
     if model.target is not None:
         return f"predicts the number {model.label!r}"
     names = f"{', '.join(map(str, model.classes[:12]))}{', ...' if len(model.classes) > 12 else ''}"
+    if not model.exclusive:
+        return f"says which of {len(model.classes)} labels a row has: {names}"
     return f"names one of {len(model.classes)} classes: {names}"
 
 
@@ -135,9 +139,12 @@ def _data(result: Row, model: TrainedModel, certificate: Certificate | None) -> 
         said.append(f"{aside:,} calibration rows, which took no part in training.")
     lines = [("class or group", "training rows")]
     if "y" in counted.columns and len(set(counted.columns["y"])) > 1:
+        holds, y = model.task.decisions.holds, np.array(counted.columns["y"], int)
         for place, name in enumerate(model.classes):
-            kinds = zip(counted.columns["y"], counted.counts, strict=True)
-            lines.append((str(name), f"{sum(n for y, n in kinds if y == place):,}"))
+            own = np.asarray(holds(y, place))  # type: ignore[arg-type]
+            count = int(np.array(counted.counts)[own].sum())
+            if count or model.exclusive:  # labels that no limit names are not counted
+                lines.append((str(name), f"{count:,}"))
     lines += [
         (f"{each['column']}: {each['group']}", f"{each['rows']:,}")
         for each in result.get("per_group", [])

@@ -11,6 +11,7 @@ from fedssca.errors import BatchTooLarge, UserError
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.participation import cohort_of
 from fedssca.problem.problem import Problem
+from fedssca.rounds.shapes import batch_shape
 
 __all__ = ["check_fit"]
 
@@ -33,6 +34,7 @@ def check_fit(problem: Problem, clients: Rows | Columns | Streams, algorithm: Al
     if isinstance(clients, Streams):
         _check_proof(problem, clients)
         return
+    _check_labels(problem, clients)
     if isinstance(clients, Rows):
         least = min(clients.sizes)
         if batch > least:
@@ -74,6 +76,21 @@ def check_fit(problem: Problem, clients: Rows | Columns | Streams, algorithm: Al
                 f"party {number} holds other columns than the problem's features[{number}]: "
                 "build the problem with features=clients.blocks"
             )
+
+
+def _check_labels(problem: Problem, clients: Rows | Columns) -> None:
+    """The labels are those that the scores of the model are for."""
+    y = clients.columns.get("y")
+    if problem.kinds is None or problem.scores is None or y is None or y.dtype.kind not in "iu":
+        return
+    rows = batch_shape(clients, 1, problem.start.dtype)
+    scores = jax.eval_shape(problem.scores, problem.start, rows).shape[1]
+    if (most := int(np.max(y, initial=0))) >= problem.kinds(scores):
+        raise UserError(
+            f"the model has {scores} scores per row, so that y is at most "
+            f"{problem.kinds(scores) - 1}, but the data have y = {most}: build the model with one "
+            "score for each class or label"
+        )
 
 
 def _check_proof(problem: Problem, clients: Streams) -> None:

@@ -17,7 +17,7 @@ from fedssca.data.classes import Label, class_names
 from fedssca.data.encode.cells import Array, missing_cells
 from fedssca.data.encode.columns import CategoryEncoding, ColumnEncoding, encoding_from_state
 from fedssca.data.encode.fit import fitted, looks_like_id
-from fedssca.data.encode.labels import class_places, label_cells
+from fedssca.data.encode.labels import LabelName, as_label, class_places, label_cells
 from fedssca.data.encode.summary import ColumnSummary, EncodingRules, joined
 from fedssca.data.lines import Reading
 from fedssca.errors import UserError, nearest
@@ -31,10 +31,10 @@ class Encoder:
 
     columns: tuple[ColumnEncoding, ...]
     """The columns that are features, in the order of x."""
-    label: str = ""
-    """The label column."""
+    label: LabelName = ""
+    """The label column, or the names of several labels."""
     labels: tuple[Label, ...] = ()
-    """The values of the label that the classes 0, 1, ... stand for."""
+    """The values of the label that the classes 0, 1, ... stand for; of several labels the names."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Columns of the training rows that are no features, and why, such as "an id"."""
     reading: Reading = field(default_factory=Reading)
@@ -70,8 +70,9 @@ class Encoder:
         return np.concatenate(blocks, axis=1)
 
     def encode_labels(self, table: Mapping[str, Array], where: str = "the rows") -> Array:
-        """The classes 0, 1, ... of a table's rows, from its label column."""
-        return class_places(self.labels, label_cells(table, self.label, where), where)
+        """The classes 0, 1, ... of a table's rows, or their label sets."""
+        cells = label_cells(table, self.label, where)
+        return cells if isinstance(self.label, tuple) else class_places(self.labels, cells, where)
 
     def unseen(self, table: Mapping[str, Array]) -> dict[str, int]:
         """For each column of categories: how many cells hold a value that is no known category."""
@@ -101,7 +102,7 @@ class Encoder:
         columns = tuple(encoding_from_state(column) for column in state["columns"])
         return cls(
             columns=columns,
-            label=state["label"],
+            label=as_label(state["label"]),
             labels=tuple(state["labels"]),
             left_out=dict(state["left_out"]),
             reading=Reading.from_state(state["reading"]),
@@ -121,7 +122,7 @@ class Encoder:
 def fit_encoder(
     summaries: Mapping[str, Sequence[ColumnSummary]],
     rules: EncodingRules,
-    label: str = "",
+    label: LabelName = "",
     labels: Iterable[Any] = (),
     use: Sequence[str] = (),
     reading: Reading | None = None,

@@ -1,19 +1,34 @@
-"""The label of a table: a column of it, or a comparison of a column with a number."""
+"""The label of a table: a column of it, or a comparison of a column with a number.
+
+Several labels at once are a list of such labels, and a row has a label set (`label_sets`).
+"""
 
 from __future__ import annotations
 
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from fedssca.data.classes import Label
 from fedssca.data.encode.cells import Array, as_text, is_text, missing_cells
-from fedssca.errors import UserError
+from fedssca.data.encode.label_sets import check_label_names, label_sets, marks_of
+from fedssca.errors import UserError, nearest
 
-__all__ = ["class_places", "label_cells", "label_column", "label_source"]
+__all__ = [
+    "LabelName",
+    "as_label",
+    "class_places",
+    "label_cells",
+    "label_columns",
+    "label_sources",
+    "rows_with_label",
+]
+
+LabelName: TypeAlias = str | tuple[str, ...]
+"""The label of a table, or several labels at once."""
 
 USUAL = ("y", "label", "target", "class")
 """Names of columns that are labels if none is given."""
@@ -27,40 +42,89 @@ _SIGNS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 """Each sign, what it means, and the sign of its opposite."""
 
 
-def label_column(table: Mapping[str, Array], label: str | None, where: str) -> tuple[str, str]:
-    """The label as it was asked for, and the column of the table that it needs.
+def as_label(label: str | Sequence[str]) -> LabelName:
+    """The label as it was asked for, with several labels as a tuple."""
+    return label if isinstance(label, str) else tuple(label)
+
+
+def label_columns(
+    table: Mapping[str, Array], label: LabelName | None, where: str
+) -> tuple[LabelName, tuple[str, ...]]:
+    """The label as it was asked for, and the columns of the table that it needs.
 
     Without a `label`, the one column with a usual name is taken.
     """
+    if isinstance(label, tuple):
+        check_label_names(where, label)
+        for each in label:
+            if label_sources(each, table) is None:
+                raise UserError(
+                    f"{where}: there is no column for the label {each!r}; {nearest(each, table)}"
+                )
+        return label, label_sources(label, table) or ()
     named = [name for name in USUAL if name in table] if not label else [label]
-    if len(named) == 1 and (column := label_source(named[0], table)) is not None:
-        return named[0], column
+    if len(named) == 1 and (columns := label_sources(named[0], table)) is not None:
+        return named[0], columns
     what = f"there is no column {label!r}" if label else "no label column is given"
     raise UserError(f"{where}: {what}; set label to one of {', '.join(table)}")
 
 
-def label_source(label: str, names: Collection[str]) -> str | None:
-    """The column that a label needs; None if it is not among the names."""
+def label_sources(label: LabelName, names: Collection[str]) -> tuple[str, ...] | None:
+    """The columns that a label needs; None if they are not all among the names."""
+    if isinstance(label, tuple):
+        found = [label_sources(each, names) for each in label]
+        columns = [column for own in found for column in own or ()]
+        return None if None in found else tuple(dict.fromkeys(columns))
     if label in names:
-        return label
-    found = _COMPARED.fullmatch(label)
-    return found[1] if found and found[1] in names else None
+        return (label,)
+    compared = _COMPARED.fullmatch(label)
+    return (compared[1],) if compared and compared[1] in names else None
 
 
-def label_cells(table: Mapping[str, Array], label: str, where: str) -> Array:
-    """The label of every row; with the label "num > 0" it is the text num > 0 or num <= 0."""
+def label_cells(table: Mapping[str, Array], label: LabelName, where: str) -> Array:
+    """The label of every row; with the label "num > 0" it is the text num > 0 or num <= 0.
+
+    Of several labels it is the label set of every row, and all of them must be there.
+    """
+    if isinstance(label, tuple):
+        label_columns(table, label, where)
+        return label_sets(np.stack([_marks(table, each, where) for each in label], axis=1))
     if label in table:
         return table[label]
-    name, column = label_column(table, label, where)
+    values, (column, sign, number) = _compared(table, label, where)
+    compare, opposite = _SIGNS[sign]
+    told = np.where(
+        compare(values, float(number)), f"{column} {sign} {number}", f"{column} {opposite} {number}"
+    )
+    return np.where(missing_cells(values), "", told)
+
+
+def rows_with_label(table: Mapping[str, Array], label: LabelName, where: str) -> Array:
+    """Which rows have a label, or all of several ones."""
+    _, columns = label_columns(table, label, where)
+    return np.logical_and.reduce([~missing_cells(table[column]) for column in columns])
+
+
+def _marks(table: Mapping[str, Array], label: str, where: str) -> Array:
+    """Which rows have one of several labels."""
+    if label in table:
+        return marks_of(table[label], label, where)
+    values, (_, sign, number) = _compared(table, label, where)
+    met = np.where(missing_cells(values), np.nan, _SIGNS[sign][0](values, float(number)))
+    return marks_of(met, label, where)
+
+
+def _compared(
+    table: Mapping[str, Array], label: str, where: str
+) -> tuple[Array, tuple[str, str, str]]:
+    """The numbers that a label compares, and the column, the sign and the number of it."""
+    _, (column,) = label_columns(table, label, where)
     values = table[column]
     if is_text(values) and not missing_cells(values).all():
-        raise UserError(f"{where}: {name!r} compares text with a number; use a column of numbers")
-    found = _COMPARED.fullmatch(name)
+        raise UserError(f"{where}: {label!r} compares text with a number; use a column of numbers")
+    found = _COMPARED.fullmatch(label)
     assert found is not None
-    compare, opposite = _SIGNS[found[2]]
-    yes, no = f"{column} {found[2]} {found[3]}", f"{column} {opposite} {found[3]}"
-    told = np.where(compare(values, float(found[3])), yes, no)
-    return np.where(missing_cells(values), "", told)
+    return values, (column, found[2], found[3])
 
 
 def class_places(labels: Sequence[Label], values: Array, where: str) -> Array:

@@ -1,4 +1,4 @@
-"""The target of a table: a class, a number that is standardised, or a count.
+"""The target of a table: a class, a set of labels, a number that is standardised, or a count.
 
 A target of numbers is trained in a unit of its own, y = (target - shift) / scale, so that step
 sizes and weights of |w|^2 do not depend on whether it is written in euros or in cents:
@@ -15,13 +15,24 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from fedssca.data.encode.cells import Array, is_text, missing_cells
+from fedssca.data.encode.label_sets import without_rare
 from fedssca.data.encode.summary import Moments
 from fedssca.errors import UserError
 
-__all__ = ["TargetKind", "TargetScale", "as_strata", "target_numbers", "target_scale"]
+__all__ = [
+    "NAMED",
+    "TargetKind",
+    "TargetScale",
+    "as_strata",
+    "strata_of",
+    "target_numbers",
+    "target_scale",
+]
 
-TargetKind: TypeAlias = Literal["class", "number", "count"]
-"""What the label column holds."""
+TargetKind: TypeAlias = Literal["class", "labels", "number", "count"]
+"""What the label holds; "labels": several labels at once, each in a column of its own."""
+NAMED: tuple[TargetKind, ...] = ("class", "labels")
+"""The kinds of targets that are names; others are numbers, which have a unit."""
 STRATA = 10
 """The number of parts, equally large, into which a target of numbers is divided."""
 
@@ -80,6 +91,16 @@ def target_scale(where: str, moments: Moments | None, kind: TargetKind) -> Targe
             "set label to another column"
         )
     return TargetScale(0.0, mean) if kind == "count" else TargetScale(mean, deviation)
+
+
+def strata_of(y: Array, kind: TargetKind) -> Array:
+    """What rows that are set aside have in equal shares: the class, or the label set.
+
+    Rare label sets are taken together. A target of numbers is not divided.
+    """
+    if kind == "labels":
+        return without_rare(y)
+    return y if kind == "class" else np.zeros(len(y))
 
 
 def as_strata(y: Array) -> Array:

@@ -13,10 +13,18 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from fedssca.data.encode import ColumnSummary, Encoder, EncodingRules, fit_encoder
+from fedssca.data.encode.labels import as_label
 from fedssca.data.encode.summary import joined
-from fedssca.data.encode.targets import target_scale
+from fedssca.data.encode.targets import NAMED, target_scale
 from fedssca.data.lines import Reading
-from fedssca.deploy.census import TARGET, Census, Facts, Question
+from fedssca.deploy.census import (
+    TARGET,
+    Census,
+    Facts,
+    Question,
+    counted_labels,
+    named_labels,
+)
 from fedssca.errors import UserError
 
 __all__ = [
@@ -33,7 +41,7 @@ class Told(NamedTuple):
     """What the sites tell of their columns, labels and groups, all of them together."""
 
     labels: list[Any]
-    """The values of the label that the classes 0, 1, ... stand for."""
+    """The labels by which rows are counted, see `deploy.census.counted_labels`."""
     groups: dict[str, list[Any]]
     """The values of the columns that constraints ask for."""
     summaries: dict[str, list[ColumnSummary]]
@@ -82,7 +90,7 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question, told: T
         sizes=[counting["rows"]] if columns else [each["rows"] for each in facts],
         widths=[len(block) for block in blocks],
         features=[name for block in blocks for name in block],
-        labels=told.labels if asked["target"] == "class" else [],
+        labels=named_labels(asked, told.labels),
         encoder=None if encoder is None else encoder.state(),
         scale=_one_scale(names, facts) if columns else _scale(first, told.most),
         extra={name: kinds if _is_text(kinds) else None for name, kinds in told.groups.items()},
@@ -97,8 +105,8 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question, told: T
 
 
 def _target(facts: Sequence[Facts], asked: Question, told: Told) -> list[float]:
-    """Shift and scale of a target of numbers over all sites; empty if the label is a class."""
-    if asked["target"] == "class":
+    """Shift and scale of a target of numbers over all sites; empty if the label is a name."""
+    if asked["target"] in NAMED:
         return []
     parts = told.summaries.get(TARGET, [])
     if asked["columns"]:  # the same rows at all parties
@@ -129,7 +137,7 @@ def plainly_told(
     """What sites tell one by one; `count` asks them all for their counts of labels and groups."""
     labelled = _labelled(names, facts)
     counting = labelled[:1] if asked["columns"] else labelled
-    labels = joined_labels(labelled) if asked["target"] == "class" else [0]
+    labels = joined_labels(labelled, asked)
     groups = {
         column: _joined_kinds(counting[0][0], [each["groups"][column] for _, each in counting])
         for column in counting[0][1]["groups"]
@@ -143,7 +151,8 @@ def plainly_told(
     counts: list[list[float]] = []
     if asked["counted"]:
         answers = dict(zip(names, count({"labels": labels, "groups": groups}), strict=True))
-        counts = _counted([answers[name]["counts"] for name, _ in counting], groups, asked)
+        told = [answers[name]["counts"] for name, _ in counting]
+        counts = _counted(told, labels, groups, asked)
     most = max((each["most"] for each in facts if "most" in each), default=None)
     return Told(labels, groups, summaries, counts, most)
 
@@ -209,7 +218,30 @@ def _check_holder(names: Sequence[str], facts: Sequence[Facts], holder: int) -> 
         )
 
 
-def joined_labels(labelled: Sequence[tuple[str, Facts]]) -> list[Any]:
+def joined_labels(labelled: Sequence[tuple[str, Facts]], asked: Question) -> list[Any]:
+    """The labels by which rows are counted, after a check of what the sites tell of theirs."""
+    told: list[Any] = []
+    if asked["target"] == "labels":
+        _check_label_sets(labelled, asked["label"])
+    elif asked["target"] == "class":
+        told = _joined_classes(labelled)
+    return counted_labels(asked, told)
+
+
+def _check_label_sets(labelled: Sequence[tuple[str, Facts]], names: Sequence[str]) -> None:
+    """Raise a UserError if all sites together have rows with a label only, or without it only."""
+    told = {word for _, each in labelled for word in each["labels"]}
+    for place, name in enumerate(names):
+        for value, which in ((1, "with"), (0, "without")):
+            if 2 * place + value not in told:
+                raise UserError(
+                    f"no site has enough rows {which} the label {name!r} (limits.least_rows in "
+                    "site.toml): there must be rows with it and rows without it; leave it out of "
+                    "data.label"
+                )
+
+
+def _joined_classes(labelled: Sequence[tuple[str, Facts]]) -> list[Any]:
     """The values of the label at all sites, sorted."""
     kinds = {isinstance(label, str) for _, f in labelled for label in f["labels"]}
     if not kinds:
@@ -249,8 +281,8 @@ def _encoder(names: Sequence[str], asked: Question, told: Told) -> Encoder | Non
         return fit_encoder(
             told.summaries,
             EncodingRules(**asked["rules"]),
-            asked["label"] or "y",
-            told.labels if asked["target"] == "class" else (),
+            as_label(asked["label"]) or "y",
+            named_labels(asked, told.labels),
             use=asked["extra"],
             reading=Reading.from_state(asked["reading"]),
         )
@@ -275,6 +307,7 @@ def _one_scale(names: Sequence[str], facts: Sequence[Facts]) -> float:
 
 def _counted(
     answers: Sequence[Sequence[tuple[Sequence[int], int]]],
+    labels: Sequence[Any],
     groups: Mapping[str, Sequence[Any]],
     asked: Question,
 ) -> list[list[float]]:
@@ -284,17 +317,21 @@ def _counted(
         total: dict[tuple[int, ...], int] = {}
         for place, count in (row for each in some for row in each):
             total[tuple(place)] = total.get(tuple(place), 0) + count
-        found += counted_values(total, groups)
+        found += counted_values(total, labels, groups, asked)
     return found
 
 
 def counted_values(
-    total: Mapping[tuple[int, ...], int], groups: Mapping[str, Sequence[Any]]
+    total: Mapping[tuple[int, ...], int],
+    labels: Sequence[Any],
+    groups: Mapping[str, Sequence[Any]],
+    asked: Question,
 ) -> list[list[float]]:
-    """Counts as in `Census.counts`: the places of labels and texts, but numbers themselves."""
+    """Counts as in `Census.counts`: the places of classes and texts, label sets and numbers."""
+    sets = asked["target"] == "labels"
     return [
         [
-            float(label),
+            float(labels[label] if sets else label),
             *(
                 float(place) if _is_text(kinds) else float(kinds[place])
                 for place, kinds in zip(places, groups.values(), strict=True)

@@ -61,8 +61,7 @@ def hidden_totals(
             groups.setdefault(asked["extra"][place - len(columns)], []).append(value)
         else:
             labels.append(value)
-    if asked["target"] == "class":
-        labels = joined_labels([(sites.names[0], {"labels": labels})])
+    labels = joined_labels([(sites.names[0], {"labels": labels})], asked)
     groups = {name: sorted(groups.get(name, []), key=_as_key) for name in asked["extra"]}
     for name, kinds in groups.items():
         if not kinds or len({isinstance(kind, str) for kind in kinds}) > 1:
@@ -84,7 +83,7 @@ def hidden_totals(
         labels,
         groups,
         {name: [summary] for name, summary in total.summaries.items()},
-        counted_values(total.counts, groups),
+        counted_values(total.counts, labels, groups, asked),
         total.most if layout.bytes else None,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,13 @@ import numpy as np
 from fedssca.data.dataset import Array
 from fedssca.data.encode import as_text, is_text
 from fedssca.data.encode.cells import check_finite
-from fedssca.data.encode.labels import label_cells, label_column
+from fedssca.data.encode.labels import (
+    LabelName,
+    as_label,
+    label_cells,
+    label_columns,
+    label_sources,
+)
 from fedssca.data.ids import as_cells, id_cells
 from fedssca.data.lines import Reading
 from fedssca.data.sql import read_query
@@ -71,7 +78,7 @@ def read_source(file: Path) -> SiteFile:
     return replace(source, **places)
 
 
-def new_rows(source: SiteFile, label: str) -> RawTable:
+def new_rows(source: SiteFile, label: str | Sequence[str]) -> RawTable:
     """The new rows of a site, for a joint prediction."""
     if not source.predict:
         raise UserError("no new rows: set predict = <file> in site.toml")
@@ -79,8 +86,9 @@ def new_rows(source: SiteFile, label: str) -> RawTable:
     return table._replace(y=None, test=None)
 
 
-def read_raw_table(source: SiteFile, label: str) -> RawTable:
-    """Read the rows of a site; `label` is the run's name for the label column."""
+def read_raw_table(source: SiteFile, label: str | Sequence[str]) -> RawTable:
+    """Read the rows of a site; `label` is the run's name for the label, or those for several."""
+    label = _own_label(source, as_label(label))
     if source.path.lower().endswith(".npz"):
         return _arrays(Path(source.path), source, label)
     reading = Reading(tuple(source.missing), tuple(source.columns))
@@ -99,7 +107,7 @@ def read_raw_table(source: SiteFile, label: str) -> RawTable:
             cells = id_cells(Path(source.path), source.id, reading)
         ids = np.array(cells, object)
     kept = {name: values for name, values in table.items() if name not in source.ignore}
-    y = _label(kept, source.label, label, where)
+    y = _label(kept, bool(source.label), label, where)
     for column, values in kept.items():
         check_finite(column, values, where)
     if not kept or not len(next(iter(kept.values()))):
@@ -124,20 +132,42 @@ def _like(test: Array | None, train: Array | None) -> Array | None:
     return np.where(np.isin(test, train) | ~np.isin(bare, train), test, bare)
 
 
-def _label(kept: dict[str, Array], own: str, label: str, where: str) -> Array | None:
-    """Take the label out of the columns; None if the site has none."""
+def _own_label(source: SiteFile, asked: LabelName) -> LabelName:
+    """The label that the site itself names, or else the one that the run asks for."""
+    own = as_label(source.label)
+    several = isinstance(own, tuple)
+    if (
+        own
+        and asked
+        and (several != isinstance(asked, tuple) or (several and len(own) != len(asked)))
+    ):
+        many = len(asked) if isinstance(asked, tuple) else 1
+        raise UserError(
+            f"label in site.toml names {len(own) if several else 1} of {many} labels that the run "
+            "asks for; name as many columns, in the order of data.label"
+        )
+    return own or asked
+
+
+def _label(kept: dict[str, Array], own: bool, label: LabelName, where: str) -> Array | None:
+    """Take the label out of the columns; None if the site has none.
+
+    A label that is the site's `own` must be there, and of several labels none may lack alone.
+    """
+    some = isinstance(label, tuple) and any(label_sources(each, kept) for each in label)
     try:
-        name, column = label_column(kept, own or label or "y", where)
+        name, columns = label_columns(kept, label or "y", where)
     except UserError:
-        if own:
+        if own or some:
             raise
         return None
     y = label_cells(kept, name, where)
-    del kept[column]
+    for column in columns:
+        del kept[column]
     return y
 
 
-def _arrays(path: Path, source: SiteFile, label: str) -> RawTable:
+def _arrays(path: Path, source: SiteFile, label: LabelName) -> RawTable:
     """Read x, y, x_test, y_test and further columns; "features" may name the columns of x."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
@@ -160,7 +190,8 @@ def _arrays(path: Path, source: SiteFile, label: str) -> RawTable:
             raise UserError(f"{path}: {odd[0]}{end} has {len(own[odd[0]])} rows, x has {len(x)}")
         if x.dtype.kind == "f" and not np.isfinite(x).all():
             raise UserError(f"{path}: x{end} holds numbers that are not finite")
-        y = own.pop(source.label or (label if label in own else "y"), None)
+        there = source.label or label in own or isinstance(label, tuple)
+        y = _label(own, False, label if there else "y", str(path))
         ids = own.pop(source.id or "ids", None)
         del own["x"]
         flat = x.reshape(len(x), -1)

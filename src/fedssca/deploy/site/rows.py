@@ -64,7 +64,7 @@ class SiteRows:
         """Marks the calibration rows."""
         train = None
         if table.test is None and table.y is not None:
-            train = stratified(self._labels.classes(table.y), asked["test_fraction"], DIVISION)
+            train = stratified(self._labels.strata(table.y), asked["test_fraction"], DIVISION)
         self._divide(train)
         needed = dict.fromkeys(asked["extra"], "a constraint")
         needed |= dict.fromkeys(filter(None, [asked["weight"]]), "data.weight")
@@ -288,8 +288,8 @@ class SiteRows:
         return values if self._train is None else values[self._train]
 
     def _classed(self, table: RawTable) -> RawTable:
-        """The table with a class for each row; numbers count as one class."""
-        return table._replace(y=None if table.y is None else self._labels.classes(table.y))
+        """The table with the label by which each row is counted."""
+        return table._replace(y=None if table.y is None else self._labels.counted(table.y))
 
     def counts(
         self, labels: Sequence[Any], groups: Mapping[str, Sequence[Any]]

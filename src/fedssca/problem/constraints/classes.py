@@ -81,8 +81,11 @@ def own_positive(classes: Sequence[Label] | None) -> int | None:
 def coded(labels: np.ndarray, classes: Sequence[Label] | None) -> tuple[Any, Sequence[Label]]:
     """Labels as numbers 0, 1, ..., and the names of the classes.
 
-    Labels of text are numbered in their sorted order, as data sets and estimators do.
+    Labels of text are numbered in their sorted order, as data sets and estimators do. A table of
+    several labels stays as it is.
     """
+    if labels.ndim == 2:
+        return labels, classes or [str(place) for place in range(labels.shape[1])]
     if labels.dtype.kind not in "iuf":
         found = np.unique(labels)
         names = class_names(found) if classes is None else tuple(classes)

@@ -63,9 +63,11 @@ class TrainingRows(NamedTuple):
     """What constraints need to know of the training rows."""
 
     columns: Mapping[str, np.ndarray]
-    """The columns beside x, with the labels 0, 1, ... as "y"; client by client."""
+    """The columns beside x, with the labels 0, 1, ... as "y"; client by client.
+
+    Several labels at once are a table of zeros and ones with a column for each."""
     classes: Sequence[Label]
-    """The names of the classes."""
+    """The names of the classes or labels."""
     sizes: Sequence[int] | None = None
     """The numbers of rows of the clients; None if the clients hold columns."""
     positive: int | None = None
@@ -104,7 +106,7 @@ def from_config(
         raise UserError(f"{what} needs bound = <size of an error, in the unit of the target>")
     settings = {name: value for name, value in given.items() if name not in OF_GROUPS}
     if "positive" in allowed:
-        if "positive" not in given and rows.positive is not None:
+        if "positive" not in given and rows.positive is not None and not known.of_all:
             settings["positive"] = rows.classes[rows.positive]
         settings["classes"] = tuple(rows.classes)
     groups = _groups(what, given, rows, known.gap)

@@ -5,7 +5,8 @@ count, their gradient that of a smooth stand-in. Gaps and precision use sigmoid(
 
     margin = score_positive - logsumexp(the other scores),
 
-which for sharpness 1 is the softmax. Error rates use log(1 + log(1 + exp(.))) / log(1 + log 2) of
+which for sharpness 1 is the softmax; the margin of one of several labels is its score
+(`problem/decisions.py`). Error rates use log(1 + log(1 + exp(.))) / log(1 + log 2) of
 the same argument, which is above the count everywhere. For rows that are far on the wrong side its
 slope falls as 1 / margin. A sigmoid has no slope there, so a model that is wrong everywhere would
 not learn; log(1 + exp(.)) has its full slope there, so training would be spent on rows that no
@@ -20,7 +21,7 @@ without rows in S. On held-out data the rate is reported with the counts of that
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -38,20 +39,20 @@ from fedssca.problem.constraints.base import (
 )
 from fedssca.problem.constraints.cells import Mask
 from fedssca.problem.constraints.groups import Group
-from fedssca.problem.problem import Array, Batch, Rate
+from fedssca.problem.problem import Array, Rate
 
 __all__ = [
-    "Event",
     "Over",
     "Quantity",
     "above_count",
+    "check_place",
     "check_sharpness",
     "mistake",
     "predicted",
 ]
 
-Event: TypeAlias = Callable[[Array], Array]
-"""scores (B, L) -> one number per sample, (B,)."""
+RowMask: TypeAlias = Callable[[Once], Any]
+"""The rows of a batch -> which of them are meant."""
 Over: TypeAlias = Callable[[Group], tuple[ScoreTerm, Rates]]
 """A group -> a quantity over its rows: as the mean of a term over all rows, and as reported."""
 
@@ -69,7 +70,7 @@ class Quantity(NamedTuple):
     valued: str
     """What tells its values from those of other quantities."""
     value: ScoreTerm
-    mask: Mask | None
+    mask: RowMask | None
     """batch -> the rows that it is about, such as those of class 'sick'; None: all."""
     base: np.ndarray
     """The same for the training rows."""
@@ -106,13 +107,13 @@ class Quantity(NamedTuple):
 
         def term(now: Once) -> Array:
             own = self.of(now, group)
-            return own if inside is None else jnp.where(inside(now.batch), factor, 0.0) * own
+            return own if inside is None else jnp.where(inside(now), factor, 0.0) * own
 
         def rates(now: Once) -> Sequence[Rate]:
             own = self.of(now, group)
             counted = jnp.ones_like(own)
             if inside is not None:
-                counted = jnp.asarray(inside(now.batch)).astype(own.dtype)
+                counted = jnp.asarray(inside(now)).astype(own.dtype)
             return [(1.0, counted * own, counted)]
 
         return Shared(term), Shared(rates)
@@ -137,8 +138,7 @@ class Quantity(NamedTuple):
 
         def term(now: Once) -> Array:
             weights = [
-                jnp.where(True if own is None else own(now.batch), factor, 0.0)
-                for factor, own in factors
+                jnp.where(True if own is None else own(now), factor, 0.0) for factor, own in factors
             ]
             return now.of(self.value) * sum(weights)
 
@@ -152,13 +152,14 @@ class Quantity(NamedTuple):
         return Shared(term), Shared(rates)
 
 
-def _both(a: Mask | None, b: Mask | None) -> Mask | None:
-    if a is None or b is None:
-        return b if a is None else a
-    first, second = a, b
+def _both(group: Mask | None, mask: RowMask | None) -> RowMask | None:
+    """The rows that are in a group and that a mask marks."""
+    if group is None:
+        return mask
 
-    def own(batch: Mapping[str, Any]) -> Any:
-        return second(batch) & first(batch)
+    def own(now: Once) -> Any:
+        inside = group(now.batch)
+        return inside if mask is None else mask(now) & inside
 
     return own
 
@@ -174,41 +175,53 @@ def predicted(
     sharpness: float,
     missed: bool = False,
     proxy: Callable[[Array], Array] = jax.nn.sigmoid,
-) -> Event:
-    """scores -> 1 where the predicted class is `positive` (`missed`: is not), straight through."""
+) -> ScoreTerm:
+    """(scores, batch) -> 1 where `positive` is predicted (`missed`: is not), straight through."""
     check_sharpness(kind, sharpness)
 
-    def event(scores: Array) -> Array:
-        if not 0 <= positive < scores.shape[1]:
-            raise UserError(
-                f"constraint {kind!r}: {positive} is not one of {scores.shape[1]} classes: "
-                "set positive"
-            )
-        others = jnp.delete(scores, positive, axis=1)
-        margin = scores[:, positive] - jax.nn.logsumexp(others, axis=1)
-        hard = (scores.argmax(axis=1) == positive) != missed
+    def event(now: Once) -> Array:
+        scores, decides = now.scores, now.task.decisions
+        check_place(kind, positive, scores)
+        hard = decides.chosen(scores, positive) != missed
         slope = -sharpness if missed else sharpness
+        margin = decides.margin(scores, positive)
         return straight_through(hard.astype(scores.dtype), proxy(slope * margin))
 
-    return event
+    return Shared(event)
 
 
-def mistake(kind: str, sharpness: float) -> ScoreTerm:
-    """(scores, batch) -> 1 where the predicted class is not y, straight through."""
+def mistake(kind: str, sharpness: float, positive: int | None = None) -> ScoreTerm:
+    """(scores, batch) -> 1 where the prediction is not y, straight through.
+
+    With `positive` only errors about that class or label count.
+    """
     check_sharpness(kind, sharpness)
 
-    def value(scores: Array, batch: Batch) -> Array:
+    def value(now: Once) -> Array:
+        scores, y, decides = now.scores, now.batch["y"], now.task.decisions
         if scores.shape[1] < 2:
             raise UserError(
                 f"constraint {kind!r} counts rows whose class is predicted wrongly; of a "
                 "regression limit mae, rmse or beyond"
             )
-        own = jax.nn.one_hot(batch["y"], scores.shape[1], dtype=scores.dtype)
-        margin = (own * scores).sum(axis=1) - jax.nn.logsumexp(scores, axis=1, b=1 - own)
-        hard = scores.argmax(axis=1) != batch["y"]
-        return straight_through(hard.astype(scores.dtype), above_count(-sharpness * margin))
+        if positive is None:
+            hard, surplus = ~decides.right(scores, y), decides.surplus(scores, y)
+        else:
+            check_place(kind, positive, scores)
+            own, margin = decides.holds(y, positive), decides.margin(scores, positive)
+            hard = decides.chosen(scores, positive) != own
+            surplus = jnp.where(own, margin, -margin)
+        return straight_through(hard.astype(scores.dtype), above_count(-sharpness * surplus))
 
-    return value
+    return Shared(value)
+
+
+def check_place(kind: str, place: int, scores: Array) -> None:
+    """Raise unless the scores have a class or label at this place."""
+    if not 0 <= place < scores.shape[1] or scores.shape[1] < 2:
+        raise UserError(
+            f"constraint {kind!r}: {place} is not one of {scores.shape[1]} classes: set positive"
+        )
 
 
 def check_sharpness(kind: str, sharpness: float) -> None:

@@ -26,7 +26,6 @@ from fedssca.problem.constraints.classes import TargetClass, coded, target_class
 from fedssca.problem.constraints.groups import Group, Groups
 from fedssca.problem.constraints.limited import each_at_most, gaps_at_most
 from fedssca.problem.constraints.quantities import (
-    Event,
     Quantity,
     above_count,
     mistake,
@@ -38,15 +37,26 @@ from fedssca.problem.problem import Array, Rate
 
 @remembered
 def error_at_most(
-    limit: float, *, sharpness: float = SHARPNESS, groups: Groups | None = None
+    limit: float,
+    *,
+    positive: Label | None = None,
+    sharpness: float = SHARPNESS,
+    classes: Sequence[Label] | None = None,
+    groups: Groups | None = None,
 ) -> list[Constraint]:
-    """P(predicted != y) <= limit, over all rows or over the rows of every group."""
+    """P(predicted != y) <= limit, over all rows or over the rows of every group.
+
+    With `positive` only errors about that class, or that one of several labels, are counted.
+    """
     check_limit("error", limit)
-    key, rows = f"error[{sharpness:g}]", np.ones(1, bool) if groups is None else groups.all_rows()
-    quantity = Quantity(
-        "error", "error", "error", key, key, mistake("error", sharpness), None, rows
-    )
-    return each_at_most(quantity, limit, groups)
+    rows = np.ones(1, bool) if groups is None else groups.all_rows()
+    key, name, words, place = f"error[{sharpness:g}]", "error", "error", None
+    if positive is not None:
+        target = target_class("constraint 'error'", positive, classes)
+        place, words = target.place, f"error about {target.words}"
+        key, name = f"error[{place}, {sharpness:g}]", f"error_{place}"
+    value = mistake("error", sharpness, place)
+    return each_at_most(Quantity("error", name, words, key, key, value, None, rows), limit, groups)
 
 
 @remembered
@@ -63,7 +73,8 @@ def false_negative_rate_at_most(
 
     `positive` is the name of a class, or its number. It can be left out where the classes are 0 and
     1, or false and true. `classes` are the names of the classes 0, 1, ...; labels of text have them
-    in sorted order. With `groups` the limit holds for every group.
+    in sorted order. Several labels at once are a table of zeros and ones with a column for each,
+    and `positive` is the name or number of one. With `groups` the limit holds for every group.
     """
     check_limit("fnr", limit)
     own = _class("fnr", labels, positive, classes)
@@ -135,7 +146,7 @@ def precision_at_least(
         share = float(np.mean(own.base & group.rows))
 
         def term(now: Once) -> Array:
-            weight = jnp.where(now.batch["y"] == place, limit - 1, limit) / share
+            weight = jnp.where(_of(now, place), limit - 1, limit) / share
             value = weight * chosen.of(now, group)
             return value if group.own is None else jnp.where(group.own(now.batch), value, 0.0)
 
@@ -143,7 +154,7 @@ def precision_at_least(
             picked = chosen.of(now, group)
             if group.own is not None:
                 picked = jnp.where(group.own(now.batch), picked, 0.0)
-            return [(1.0, picked * (now.batch["y"] == place), picked)]
+            return [(1.0, picked * _of(now, place), picked)]
 
         return Shared(term), Shared(rates)
 
@@ -195,21 +206,20 @@ def opportunity_gap_at_most(
     divided = _groups("opportunity", groups, column)
     place = own.target.place
     quantity = _chosen("opportunity", own.target, sharpness, divided)._replace(
-        mask=lambda batch: batch["y"] == place, base=own.base, among=own.among
+        mask=lambda now: _of(now, place), base=own.base, among=own.among
     )
     return gaps_at_most(quantity, limit, divided, compare)
 
 
 def _chosen(kind: KindName, target: TargetClass, sharpness: float, groups: Groups) -> Quantity:
     """The rate of positive predictions."""
-    event = predicted(kind, target.place, sharpness)
     return Quantity(
         kind,
         kind,
         f"{kind} of {target.words}",
         f"{kind}[{target.place}, {sharpness:g}]",
         f"predicted[{target.place}, {sharpness:g}]",
-        lambda scores, batch: event(scores),
+        predicted(kind, target.place, sharpness),
         None,
         groups.all_rows(),
         suffix="" if target.place == POSITIVE else str(target.place),
@@ -225,6 +235,11 @@ def _groups(kind: str, groups: np.ndarray | Groups, column: str | None) -> Group
     if not column:
         raise UserError(f"constraint {kind!r} needs column=<name of the column of groups>")
     return Groups({column: np.asarray(groups)})
+
+
+def _of(now: Once, place: int) -> Any:
+    """Which rows of a batch are of a class, or have a label."""
+    return now.task.decisions.holds(now.batch["y"], place)
 
 
 class _Class(NamedTuple):
@@ -251,7 +266,7 @@ class _Class(NamedTuple):
     def rate(
         self,
         kind: KindName,
-        event: Event,
+        event: ScoreTerm,
         sharpness: float,
         others: bool = False,
         valued: str = "",
@@ -259,8 +274,8 @@ class _Class(NamedTuple):
         """The mean of an event over the rows of the class, or over all `others`."""
         place = self.target.place
 
-        def mask(batch: Any) -> Any:
-            return batch["y"] != place if others else batch["y"] == place
+        def mask(now: Once) -> Any:
+            return ~_of(now, place) if others else _of(now, place)
 
         return Quantity(
             kind,
@@ -268,7 +283,7 @@ class _Class(NamedTuple):
             f"{kind} of {self.target.words}",
             f"{kind}[{place}, {sharpness:g}]",
             valued or f"predicted[{place}, {sharpness:g}]",
-            lambda scores, batch: event(scores),
+            event,
             mask,
             ~self.base if others else self.base,
             f" not{self.among}" if others else self.among,
@@ -282,11 +297,11 @@ def _class(
     """The rows of the class that a rate is about; there must be some, and some others."""
     y, names = coded(np.asarray(labels), classes)
     target = target_class(f"constraint {kind!r}", positive, names)
-    own = np.asarray(y == target.place)
+    own = np.asarray(y == target.place if y.ndim == 1 else y[:, target.place] != 0)
     if own.all() or not own.any():
         what = f"{'every' if own.any() else 'no'} training row is of {target.words}"
         raise UserError(f"constraint {kind!r}: {what}; there must be some of it and some others")
-    plain = target.place == POSITIVE and np.max(y) <= 1
+    plain = target.place == POSITIVE and y.ndim == 1 and np.max(y) <= 1
     assumed = classes is None and positive is None
     return _Class(
         kind if plain else f"{kind}_{target.place}", kind, target._replace(assumed=assumed), own

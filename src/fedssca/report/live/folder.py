@@ -155,6 +155,7 @@ def _numbers(row: Row | None, known: Row) -> Row:
         "round": number(row.get("round")),
         "train_cost": number(row.get("train_cost")),
         "test_accuracy": number(row.get("test_accuracy")),
+        "test_label_accuracy": number(row.get("test_label_accuracy")),
         "test_rmse": number(row.get("test_rmse")),
         "kept": kept_so_far(known, row.get("constraints")),
         "status": _status(row),

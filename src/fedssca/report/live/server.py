@@ -92,6 +92,7 @@ def list_runs(context: LiveContext, request: Request) -> dict[str, Any]:
             run["state"] = "paused" if process == "ended" else process
     empty = {"data": "", "algorithm": "", "rounds": 0, "round": None, "train_cost": None}
     empty |= {"state": "starting", "modified": 0, "test_accuracy": None, "test_rmse": None}
+    empty |= {"test_label_accuracy": None}
     empty["kept"] = None
     starting = [{"name": name} | empty for name in context.processes.without_folder()]
     return {"folder": str(context.folder.folder), "runs": starting + runs}

@@ -27,6 +27,13 @@ const CURVES = [
     yLabel: "accuracy",
     yKind: "percent",
   },
+  {
+    key: "test_label_accuracy",
+    section: TRAINING,
+    title: "Test accuracy over all labels",
+    yLabel: "accuracy",
+    yKind: "percent",
+  },
   { key: "test_rmse", section: TRAINING, title: "Test RMSE", yLabel: "RMSE", mayLog: true },
   { key: "norm_sq", section: TRAINING, title: "Norm", yLabel: "|w|²", mayLog: true },
   {
@@ -120,9 +127,10 @@ function knownPanels(view) {
     runs.some(({ series }) =>
       series[key]?.some((value) => Number.isFinite(value) && (value !== 0 || key !== "bytes_peer")),
     );
-  const numbers = has("test_rmse"); // a regression has no accuracy
+  // A regression has no accuracy, and several labels at once have one of their own.
+  const others = has("test_rmse") || has("test_label_accuracy");
   return CURVES.filter(({ key }) => !(key === "objective" && normIsObjective))
-    .filter(({ key }) => has(key) || (ALWAYS.includes(key) && !(key === ACCURACY && numbers)))
+    .filter(({ key }) => has(key) || (ALWAYS.includes(key) && !(key === ACCURACY && others)))
     .map(({ key, section, axis, ...about }) => {
       const own = { ...view, axis: axis || view.axis };
       const lines = shown.map((each) =>

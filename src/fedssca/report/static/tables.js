@@ -14,6 +14,12 @@ const NUMBERS = [
   { label: "objective", kind: "number", of: (run) => lastOf(run, "objective") },
   { label: "train cost", kind: "number", of: (run) => lastOf(run, "train_cost") },
   { label: "test acc.", kind: "percent", of: (run) => lastOf(run, "test_accuracy") },
+  {
+    label: "test label acc.",
+    kind: "percent",
+    of: (run) => lastOf(run, "test_label_accuracy"),
+    seldom: true,
+  },
   { label: "test RMSE", kind: "number", of: (run) => lastOf(run, "test_rmse"), seldom: true },
   { label: "|w|²", kind: "number", of: (run) => lastOf(run, "norm_sq") },
   { label: "KKT residual", kind: "number", of: (run) => run.result?.kkt_residual ?? null },

@@ -12,6 +12,7 @@ import numpy as np
 from fedssca.data import Columns, Dataset, Rows, by_feature, by_sample
 from fedssca.data.calibration import with_calibration
 from fedssca.data.encode import EncodingRules
+from fedssca.data.encode.labels import as_label
 from fedssca.data.lines import Reading
 from fedssca.data.load import DataSource, encoded
 from fedssca.data.split import by_owner
@@ -57,7 +58,7 @@ def data_source(config: Config) -> DataSource:
         name=None if data.own else data.name,
         path=data.paths or None,
         directory=Path(data.dir) if data.dir else None,
-        label=data.label or None,
+        label=as_label(data.label) or None,
         test_fraction=data.test_fraction,
         seed=config.run.seed,
         keep=list(dict.fromkeys(asked)),

@@ -24,7 +24,7 @@ from fedssca.problem.constraints.worst import MOST_GROUPS
 from fedssca.problem.models import classifier
 from fedssca.problem.networks import Network
 from fedssca.problem.problem import Part, Problem
-from fedssca.problem.tasks import UNIT, Task, classification, regression
+from fedssca.problem.tasks import UNIT, Task, classification, multilabel, regression
 from fedssca.problem.weights import class_weights, weighted
 from fedssca.run.schema import Config
 
@@ -78,6 +78,8 @@ def task_of(config: Config, target: TargetScale | None) -> Task:
     posed = config.problem
     if posed.task == "classification":
         return classification(posed.loss)
+    if posed.task == "multilabel":
+        return multilabel(config.data.labels, posed.loss)
     return regression(
         posed.loss or "squared",
         target or UNIT,
@@ -126,10 +128,11 @@ def network_of(
     plain = isinstance(model.hidden, int) and not model.layer_norm
     paper = model.name == "mlp" and plain and config.problem.task == "classification"
     biases = (model.joins or not paper) if model.biases is None else model.biases
+    task = task_of(config, dataset.target)
     network = Network(
         model.name,
         width,
-        task_of(config, dataset.target).outputs(dataset.classes),
+        task.outputs(dataset.classes),
         model.hidden,
         model.activation,
         dataset.scale,
@@ -137,6 +140,7 @@ def network_of(
         biases,
         model.layer_norm,
         options=model.options or {},
+        exclusive=task.decisions.exclusive,
     )
     if not model.joins:
         own = features if model.own and features is not None else ()
@@ -231,12 +235,14 @@ def _square(width: int) -> list[int]:
 
 def _rows(config: Config, dataset: Dataset, clients: Rows | Columns) -> TrainingRows:
     sizes, names = (clients.sizes, clients.names) if isinstance(clients, Rows) else (None, ())
+    columns = dict(clients.beside())
+    task = task_of(config, dataset.target)
     return TrainingRows(
-        clients.beside(),
+        columns | {"y": task.labels(columns["y"], dataset.labels)},
         dataset.labels,
         sizes,
         dataset.positive,
         dataset.kinds,
         names,
-        config.problem.task,
+        task.name,
     )

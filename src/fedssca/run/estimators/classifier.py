@@ -7,12 +7,14 @@ from typing import Any
 
 import jax
 import numpy as np
+from scipy.special import expit
 from sklearn.base import ClassifierMixin
 
 from fedssca.data.classes import class_names
+from fedssca.data.encode.label_sets import check_label_names, check_two_values
 from fedssca.errors import UserError
 from fedssca.problem.constraints import TrainingRows
-from fedssca.problem.tasks import CLASSIFICATION
+from fedssca.problem.tasks import CLASSIFICATION, multilabel
 from fedssca.problem.weights import class_weights
 from fedssca.run.estimators.clients import ClientColumns
 from fedssca.run.estimators.federated import FederatedEstimator, LabelledParts
@@ -46,18 +48,28 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     `class_weight` are the weights of the classes in the objective: "balanced", or a mapping from
     classes to numbers; others weigh 1.
 
+    A table of zeros and ones as y means several labels at once, one column each: the loss is the
+    mean of their binary cross-entropies, predictions are such tables, and `positive` of a limit is
+    the name of a column of a DataFrame, or else the number of a column.
+
     With a `confidence` the limits are promised for new rows with that probability: the share
     `calibration_fraction` of the rows takes no part in training and tests them. `certify` is
     "pooled" (new rows of all clients together) or "each_site" (those of every single client).
 
     After `fit` there are `result_` (a `fedssca.Result`), `feasible_` (whether all constraints hold
     on the training data), `converged_`, `certified_` (whether they are promised for new rows; None
-    without a confidence), `classes_`, `n_features_in_`, `feature_names_in_` (of a
-    DataFrame) and `encoder_` (None if x is used as it is). What is to be said of the model, such as
+    without a confidence), `classes_`, `multilabel_` (whether y was a table of several labels),
+    `n_features_in_`, `feature_names_in_` (of a DataFrame) and `encoder_` (None if x is used as it
+    is). What is to be said of the model, such as
     limits that are broken or training that is not finished, is a warning.
     """
 
     classes_: np.ndarray
+    multilabel_: bool
+
+    @property
+    def _several(self) -> bool:
+        return self.multilabel_
 
     def _class_weights(self, known: TrainingRows) -> np.ndarray | None:
         if self.class_weight is None:
@@ -65,9 +77,11 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         return class_weights(self.class_weight, known.columns["y"], known.classes, "class_weight")
 
     def _labelled(
-        self, parts: Sequence[ClientColumns], aside: Sequence[np.ndarray]
+        self, parts: Sequence[ClientColumns], aside: Sequence[np.ndarray], names: Sequence[str]
     ) -> LabelledParts:
         del aside
+        if names:
+            return self._labelled_sets(parts, names)
         classes = np.unique(np.concatenate([part["y"] for part in parts]))
         if len(classes) < 2:
             raise UserError(
@@ -78,7 +92,19 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         coded = [
             {**part, "y": np.searchsorted(classes, part["y"]).astype(np.int32)} for part in parts
         ]
+        self.multilabel_ = False
         return LabelledParts(coded, class_names(classes), CLASSIFICATION)
+
+    def _labelled_sets(self, parts: Sequence[ClientColumns], names: Sequence[str]) -> LabelledParts:
+        """The clients with label sets as y."""
+        if self.class_weight is not None:
+            raise UserError("class_weight is for one label per row: use sample_weight")
+        check_label_names("y", names)
+        check_two_values("y", np.concatenate([part["y"] for part in parts]), names)
+        numbered = list(names) == [str(place) for place in range(len(names))]
+        self.classes_ = np.arange(len(names)) if numbered else np.array(names)
+        self.multilabel_ = True
+        return LabelledParts(list(parts), names, multilabel(names))
 
     @property
     def _outputs(self) -> int:
@@ -87,13 +113,27 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     def decision_function(self, X: Any) -> np.ndarray:
         """Return scores (rows, classes); for two classes score 1 minus score 0, (rows,)."""
         scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+        two = len(self.classes_) == 2 and not self.multilabel_
+        return scores[:, 1] - scores[:, 0] if two else scores
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the class with the highest score of every row, as one of `classes_`."""
-        picked = self._scores(X).argmax(axis=1)
-        return np.asarray(self.classes_[picked])
+        """Return the class with the highest score of every row, as one of `classes_`.
+
+        Of several labels it is a table of zeros and ones, (rows, labels).
+        """
+        scores = self._scores(X)
+        if self.multilabel_:
+            return np.asarray(scores > 0, int)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return softmax(scores), (rows, classes), in the order of `classes_`."""
-        return np.asarray(jax.nn.softmax(self._scores(X), axis=1))
+        """Return the probabilities of the classes or labels, in the order of `classes_`."""
+        scores = self._scores(X)
+        if self.multilabel_:  # in double precision, so that the order of large scores is kept
+            return np.asarray(expit(scores.astype(np.float64)))
+        return np.asarray(jax.nn.softmax(scores, axis=1))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags

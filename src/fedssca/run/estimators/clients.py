@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import type_of_target
 
+from fedssca.data.encode.label_sets import label_sets
 from fedssca.errors import UserError
 from fedssca.problem.weights import SAMPLE_WEIGHT, sample_weights
 from fedssca.run.estimators.frames import is_frame
@@ -19,6 +20,7 @@ __all__ = [
     "check_same_features",
     "checked",
     "features",
+    "names_of_labels",
     "parties_of",
     "with_weights",
     "without_text",
@@ -77,7 +79,7 @@ def with_weights(parts: Sequence[dict[str, Any]], weights: Any) -> list[dict[str
 def checked(part: Mapping[str, Any], of: str, numbers: bool = False) -> ClientColumns:
     """Return the columns of one client as arrays for training; errors begin with `of`.
 
-    `numbers` says that y holds numbers, and not classes.
+    `numbers` says that y holds numbers, and not classes or a table of several labels.
     """
     x, y = features(part["x"], of), np.asarray(part["y"])
     if y.ndim == 2 and y.shape[1] == 1:
@@ -88,7 +90,7 @@ def checked(part: Mapping[str, Any], of: str, numbers: bool = False) -> ClientCo
             stacklevel=3,
         )
         y = y[:, 0]
-    if y.ndim != 1:
+    if y.ndim != 1 and (numbers or y.ndim > 2):
         raise UserError(f"{of}y has shape {y.shape}: one label per row is needed")
     if not len(x):
         raise UserError(f"{of}there are no rows: leave that party out")
@@ -102,6 +104,8 @@ def checked(part: Mapping[str, Any], of: str, numbers: bool = False) -> ClientCo
             raise UserError(f"{of}{name} holds NaN or infinite values")
         if name != "y" and column.dtype.kind not in "fiubU":
             raise UserError(f"{of}{name} holds {column.dtype} values: give numbers or text")
+    if y.ndim == 2:
+        return {**others, "x": x, "y": label_sets(y)}
     if y.dtype.kind == "O":
         y = _as_numbers(y, of) if numbers else _plain(y, of)
     if not numbers and y.dtype.kind == "f" and type_of_target(y) not in ("binary", "multiclass"):
@@ -110,6 +114,26 @@ def checked(part: Mapping[str, Any], of: str, numbers: bool = False) -> ClientCo
             "(FederatedRegressor predicts numbers)"
         )
     return {**others, "x": x, "y": y}
+
+
+def names_of_labels(parts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the names of several labels: the columns of y, or else their numbers as text.
+
+    They are empty if y has one label per row. All clients need the same.
+    """
+    found = []
+    for part in parts:
+        y = part["y"]
+        shape = np.asarray(y).shape
+        names = y.columns if is_frame(y) else range(shape[1] if len(shape) == 2 else 0)
+        found.append(tuple(map(str, names)) if len(shape) == 2 and shape[1] > 1 else ())
+    for i, names in enumerate(found[1:], start=1):
+        if names != found[0]:
+            raise UserError(
+                f"client {i} has the labels {', '.join(names) or 'of one column'}, client 0 has "
+                f"{', '.join(found[0]) or 'one column'}: all need the same"
+            )
+    return found[0]
 
 
 def _texts(column: np.ndarray) -> np.ndarray:

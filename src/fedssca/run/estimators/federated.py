@@ -33,6 +33,7 @@ from fedssca.run.estimators.clients import (
     check_same_features,
     checked,
     features,
+    names_of_labels,
     parties_of,
     with_weights,
     without_text,
@@ -64,7 +65,7 @@ class LabelledParts(NamedTuple):
 
     parts: list[ClientColumns]
     names: Sequence[Label]
-    """The names of the classes; none if y is a number."""
+    """The names of the classes or labels; none if y is a number."""
     task: Task
 
 
@@ -136,12 +137,14 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         aside = self._set_aside(given)
         parts = self._encoded(given, y is None, aside)
         check_same_features(parts)
-        labelled = self._labelled(parts, aside)
+        labelled = self._labelled(parts, aside, names_of_labels(given))
         coded, kinds = without_text(labelled.parts)
         rows = Rows.of(coded) if y is None else by_sample(coded[0], clients, seed=self.seed)
         rows, promise = self._promise(rows, aside)
+        beside = dict(rows.beside())
+        beside["y"] = labelled.task.labels(beside["y"], labelled.names)
         known = TrainingRows(
-            rows.beside(), labelled.names, rows.sizes, None, kinds, task=labelled.task.name
+            beside, labelled.names, rows.sizes, None, kinds, task=labelled.task.name
         )
         limits = limits_of(self.constraints, rows, known)
         task = weighted(labelled.task, self._class_weights(known), SAMPLE_WEIGHT in known.columns)
@@ -237,9 +240,12 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         return (until_converged if self.rounds == AUTO else for_rounds)(train, most)
 
     def _labelled(
-        self, parts: Sequence[ClientColumns], aside: Sequence[np.ndarray]
+        self, parts: Sequence[ClientColumns], aside: Sequence[np.ndarray], names: Sequence[str]
     ) -> LabelledParts:
-        """Return the clients with y as it is trained, the names of classes, and the task."""
+        """Return the clients with y as it is trained, the names of classes, and the task.
+
+        `names` are those of several labels at once; none if y has one label per row.
+        """
         raise NotImplementedError
 
     def _class_weights(self, known: TrainingRows) -> np.ndarray | None:
@@ -285,10 +291,15 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         if self.model == "mlp":
             if isinstance(self.hidden, int) and self.hidden < 1:
                 raise UserError(f"hidden = {self.hidden}: it must be at least 1")
-            return mlp(inputs, self.hidden, outputs, biases=self._numbers or None)
+            return mlp(inputs, self.hidden, outputs, biases=self._numbers or self._several or None)
         if self.model == "linear":
-            return linear(inputs, outputs)
+            return linear(inputs, outputs, exclusive=not self._several)
         raise UserError(f'model = {self.model!r}: it must be "mlp", "linear" or a fedssca Model')
+
+    @property
+    def _several(self) -> bool:
+        """Whether y was a table of several labels."""
+        return False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -18,7 +18,8 @@ Array = np.ndarray
 
 def limits_of(constraints: Any, rows: Rows, known: TrainingRows) -> list[Constraint]:
     """Return the constraints from any nesting of lists, mappings and functions of the columns."""
-    columns = {**rows.columns, "client": rows.owners(), "classes": np.array(known.classes)}
+    columns = {**rows.columns, "y": known.columns["y"], "client": rows.owners()}
+    columns["classes"] = np.array(known.classes)
     made = _flat(constraints, columns, known)
     for constraint in made:
         if constraint.assumed:

@@ -81,8 +81,9 @@ class FederatedRegressor(RegressorMixin, FederatedEstimator):  # type: ignore[mi
         self.quantile = quantile
 
     def _labelled(
-        self, parts: Sequence[ClientColumns], aside: Sequence[np.ndarray]
+        self, parts: Sequence[ClientColumns], aside: Sequence[np.ndarray], names: Sequence[str]
     ) -> LabelledParts:
+        del names
         self._task(TargetScale(0.0, 1.0))  # an unknown loss is refused before anything else
         kind = target_kind("regression", self.loss)
         numbers = [target_numbers("y", part["y"], kind) for part in parts]

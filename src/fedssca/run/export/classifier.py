@@ -76,12 +76,17 @@ class ExportedClassifier(ClassifierMixin, _Exported):  # type: ignore[misc]
 
     @property
     def classes_(self) -> Array:
-        """The names of the classes, in the order of the columns of `predict_proba`."""
+        """The names of the classes or labels, in the order of the columns of `predict_proba`."""
         return np.array(self.model.classes)
 
     def predict_proba(self, X: Any) -> Array:
-        """The probability of every class for every row, (rows, classes)."""
+        """The probability of every class or label for every row, (rows, classes)."""
         return self.model.predict_proba(self._columns(X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = not self.model.exclusive
+        return tags
 
 
 class ExportedRegressor(RegressorMixin, _Exported):  # type: ignore[misc]

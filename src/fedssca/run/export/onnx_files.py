@@ -7,7 +7,8 @@
 h_I is the output of party I's network: scale * x_I W_I' if the first layer is divided.
 
 A row with a cell that `fedssca predict` refuses has NaN as its probabilities. A regression has the
-one output prediction, a number.
+one output prediction, a number. Of several labels at once prediction is a table of zeros and ones,
+and -1 in a row that is refused.
 """
 
 from __future__ import annotations
@@ -145,6 +146,7 @@ def _columns(model: TrainedModel, own: Any) -> tuple[list[ColumnEncoding], list[
 def _top(graph: Graph, model: TrainedModel, layers: TrainedLayers, hs: list[Value]) -> None:
     """The outputs: the scores of the head, their softmax, and the class of the largest.
 
+    Of several labels: their sigmoids, and 1 for each label whose probability is above one half.
     A regression has one score, from which the number in the target's own unit is made.
     """
     dtype = model.network.dtype
@@ -159,17 +161,27 @@ def _top(graph: Graph, model: TrainedModel, layers: TrainedLayers, hs: list[Valu
         flat = graph.add("Squeeze", number, graph.constant([1], np.int64))
         graph.output("prediction", flat, kind)
         return
+    axes = graph.constant([1], np.int64)
+    refused = graph.add("IsNaN", graph.add("ReduceSum", h, axes))  # (rows, 1)
+    nothing = graph.constant(np.nan, dtype)
+    if not model.exclusive:
+        chances = graph.add("Sigmoid", scores)
+        above = graph.add("Greater", chances, graph.constant(0.5, dtype))
+        found = graph.add(
+            "Where", refused, graph.constant(-1, np.int64), graph.cast(above, "int64")
+        )
+        graph.output("prediction", found, "int64", len(model.classes))
+        shown = graph.add("Where", refused, nothing, chances)
+        graph.output("probabilities", shown, kind, len(model.classes))
+        return
     chances = graph.add("Softmax", scores, axis=1)
     whole = all(isinstance(name, int) and not isinstance(name, bool) for name in model.classes)
     names = graph.constant(model.classes, np.int64) if whole else _names(graph, model)
     chosen = graph.add("Gather", names, graph.add("ArgMax", chances, axis=1, keepdims=0))
-    axes = graph.constant([1], np.int64)
-    refused = graph.add("IsNaN", graph.add("ReduceSum", h, axes))  # (rows, 1)
     if not whole:
         flat = graph.add("Squeeze", refused, axes)
         chosen = graph.add("Where", flat, graph.constant("", object), chosen)
     graph.output("prediction", chosen, "int64" if whole else "string")
-    nothing = graph.constant(np.nan, dtype)
     shown = graph.add("Where", refused, nothing, chances)
     graph.output("probabilities", shown, kind, len(model.classes))
 

@@ -1,7 +1,8 @@
 """The network of a trained model as a program of PyTorch, and what encodes its inputs as JSON.
 
     FILE         a program of torch.export: x (rows, features) -> scores (rows, classes), or the
-                 predicted numbers (rows, 1) of a regression
+                 predicted numbers (rows, 1) of a regression; of several labels their scores, which
+                 a sigmoid turns into probabilities
     FILE.json    features, encoder, classes, digest and versions
 
 `torch.export.load(FILE).module()` gives a module again; it needs PyTorch only.

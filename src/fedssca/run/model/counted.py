@@ -39,7 +39,9 @@ class CountedRows:
         rows, posed = isinstance(clients, Rows), config.problem
         sizes = clients.sizes if isinstance(clients, Rows) else (clients.total,)
         held = {n: v for n, v in clients.beside().items() if n == "y" or n in posed.columns}
-        if posed.target != "class":  # limits count groups of rows, whatever their targets are
+        if posed.target == "labels":  # other labels are those of no limit
+            held["y"] = held["y"] & config.limited_labels
+        elif posed.target != "class":  # limits count groups of rows, whatever their targets are
             held["y"] = np.zeros(clients.total, np.float32)
         for name, ends in posed.bins.items():
             if name in held and held[name].dtype.kind == "f":

@@ -14,12 +14,12 @@ import numpy as np
 
 from fedssca.data import Dataset, Rows
 from fedssca.data.encode import as_text, is_text, named_cells
-from fedssca.evaluate.class_metrics import class_metrics
+from fedssca.evaluate.class_metrics import class_metrics, label_metrics
 from fedssca.evaluate.evaluator import evaluator_over
 from fedssca.evaluate.limits import limits_on
 from fedssca.problem.problem import Problem
 from fedssca.run.build import problem_of
-from fedssca.run.model.trained import TrainedModel, probabilities
+from fedssca.run.model.trained import TrainedModel
 
 __all__ = ["evaluate_rows", "held_out_metrics", "labelled_rows", "problem_again"]
 
@@ -41,6 +41,7 @@ def problem_again(model: TrainedModel) -> Problem:
         positive=model.positive,
         encoder=model.encoder,
         target=model.target,
+        sets=not model.exclusive,
     )
     blocks = [np.array(block) for block in model.blocks]
     data = dataclasses.replace(model.config.data, weight="")  # only the objective has weights
@@ -63,8 +64,10 @@ def evaluate_rows(
         return {"rows": len(x), **values, "limits": limits_on(problem, evaluator.tally(w))}
 
 
-def held_out_metrics(model: TrainedModel, test: Mapping[str, Array]) -> dict[str, float]:
+def held_out_metrics(model: TrainedModel, test: Mapping[str, Array]) -> dict[str, Any]:
     """The metrics of a classifier on held-out rows that are no sums over rows, such as test_auc.
+
+    Of several labels test_per_label has those of every single label.
 
     They are computed where the rows are: sites of a deployment have none in common.
     """
@@ -74,10 +77,13 @@ def held_out_metrics(model: TrainedModel, test: Mapping[str, Array]) -> dict[str
     return {f"test_{name}": value for name, value in found.items()}
 
 
-def _class_metrics(model: TrainedModel, x: Array, y: Array) -> dict[str, float]:
+def _class_metrics(model: TrainedModel, x: Array, y: Array) -> dict[str, Any]:
     if model.target is not None:
         return {}
-    return class_metrics(probabilities(model.scores(x)), y)
+    chances = model.chances(model.scores(x))
+    if model.exclusive:
+        return class_metrics(chances, y)
+    return label_metrics(chances, model.task.labels(y, model.classes), model.classes)
 
 
 def labelled_rows(

@@ -1,4 +1,7 @@
-"""Predictions for rows as a table: ids, and the class with its probabilities, or the number."""
+"""Predictions for rows as a table: ids, and the class with its probabilities, or the number.
+
+Of several labels every one has a column of zeros and ones, and one with its probability.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from fedssca.data.classes import Label
-from fedssca.data.encode import as_text, missing_cells
-from fedssca.data.encode.labels import label_cells, label_source
+from fedssca.data.encode import as_text
+from fedssca.data.encode.labels import label_sources, rows_with_label
 from fedssca.data.new_rows import cells_as_written
 from fedssca.data.tables import is_table
 from fedssca.errors import UserError, nearest
 from fedssca.run.model.evaluation import evaluate_rows
-from fedssca.run.model.trained import TrainedModel, is_paths, probabilities
+from fedssca.run.model.trained import TrainedModel, is_paths
 
 __all__ = ["Predictions", "joint_predictions", "predict_rows", "write_predictions"]
 
@@ -38,13 +41,26 @@ class Predictions(NamedTuple):
     """Loss, metrics and limits; None if the rows have no labels."""
     numbers: Array | None = None
     """The predicted number of every row; None: a class is predicted."""
+    exclusive: bool = True
+    """Whether a row is of exactly one class; else it has any number of labels."""
 
     @property
-    def predicted(self) -> list[Label] | list[float]:
-        """The most likely class of every row by name, or its number."""
+    def predicted(self) -> list[Label] | list[float] | list[list[int]]:
+        """The most likely class of every row, or its number; of several labels zeros and ones."""
         if self.numbers is not None:
             return [float(number) for number in self.numbers]
+        if not self.exclusive:
+            return [[int(chance > 0.5) for chance in row] for row in self.probabilities]
         return [self.classes[place] for place in self.probabilities.argmax(axis=1)]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """For how many rows each class, or each label, was predicted."""
+        if not self.exclusive:
+            many = (self.probabilities > 0.5).sum(axis=0).tolist()
+            return {str(name): count for name, count in zip(self.classes, many, strict=True)}
+        predicted: list[Any] = list(self.predicted)
+        return {str(name): predicted.count(name) for name in self.classes}
 
 
 def predict_rows(
@@ -67,11 +83,12 @@ def predict_rows(
     scores = model.scores(x)
     return Predictions(
         model.classes,
-        _chances(model, scores),
+        model.chances(scores),
         {name: _ids(model, rows, table, name) for name in kept},
         (*model.notes, *(joined.notes if joined else ()), *_unseen(model, table), *notes),
         evaluation,
         _numbers(model, scores),
+        model.exclusive,
     )
 
 
@@ -90,13 +107,8 @@ def joint_predictions(model: TrainedModel, answer: Mapping[str, Any]) -> Predict
         "folder `order`; share_ids = true in the site.toml of one party shows them"
     )
     notes = () if told else (note,)
-    return Predictions(
-        model.classes, _chances(model, scores), ids, notes, None, _numbers(model, scores)
-    )
-
-
-def _chances(model: TrainedModel, scores: Array) -> Array:
-    return probabilities(scores) if model.target is None else np.zeros((len(scores), 0))
+    chances, numbers = model.chances(scores), _numbers(model, scores)
+    return Predictions(model.classes, chances, ids, notes, None, numbers, model.exclusive)
 
 
 def _numbers(model: TrainedModel, scores: Array) -> Array | None:
@@ -104,18 +116,23 @@ def _numbers(model: TrainedModel, scores: Array) -> Array | None:
 
 
 def write_predictions(found: Predictions, stream: IO[str]) -> None:
-    """Write one line per row: ids, the prediction, and the probability of every class."""
+    """Write one line per row: ids, the prediction, and the probability of every class.
+
+    Of several labels each has a column of its own in the place of the prediction.
+    """
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*found.ids, "prediction", *(f"p[{name}]" for name in found.classes)])
+    heads = ["prediction"] if found.exclusive else list(found.classes)
+    writer.writerow([*found.ids, *heads, *(f"p[{name}]" for name in found.classes)])
     for *ids, label, chances in zip(
         *found.ids.values(), found.predicted, found.probabilities, strict=True
     ):
-        writer.writerow([*ids, label, *(str(chance) for chance in chances)])
+        told = label if isinstance(label, list) else [label]
+        writer.writerow([*ids, *told, *(str(chance) for chance in chances)])
 
 
 def _identifying(model: TrainedModel, table: Mapping[str, Array]) -> list[str]:
     """The columns that are no inputs of the model and have another value in every row."""
-    used = {*model.inputs, label_source(model.label, table)}
+    used = {*model.inputs, *(label_sources(model.label, table) or ())}
     rest = {name: cells for name, cells in table.items() if name not in used}
     return [n for n, v in rest.items() if n == model.id or len(np.unique(v)) == len(v)]
 
@@ -137,9 +154,9 @@ def _evaluated(
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """The evaluation on the rows that have a label, and how many have none."""
     unknown = model.encoder is None and model.target is None
-    if unknown or label_source(model.label, table) is None:
+    if unknown or label_sources(model.label, table) is None:
         return None, []
-    there = ~missing_cells(label_cells(table, model.label, where))
+    there = rows_with_label(table, model.label, where)
     if not there.any():
         return None, []
     own = {name: values[there] for name, values in table.items()}

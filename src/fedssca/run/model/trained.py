@@ -11,11 +11,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jax.flatten_util import ravel_pytree
 
 from fedssca.data.classes import Label
 from fedssca.data.encode import Encoder, TargetScale, is_text
-from fedssca.data.encode.labels import label_cells
+from fedssca.data.encode.labels import LabelName, as_label, label_cells
 from fedssca.data.encode.targets import target_numbers
 from fedssca.data.files import JoinedFiles
 from fedssca.data.lines import Reading
@@ -29,7 +30,7 @@ from fedssca.run.build import Job, network_of, task_of
 from fedssca.run.config import Config, parse, render
 from fedssca.run.model.counted import CountedRows
 
-__all__ = ["TrainedModel", "is_paths", "model_from", "probabilities"]
+__all__ = ["TrainedModel", "is_paths", "model_from"]
 
 Array = np.ndarray
 
@@ -45,7 +46,7 @@ class TrainedModel:
     w: Array = field(repr=False)
     """The parameters as one vector, as in model.npz."""
     classes: tuple[Label, ...]
-    """The names of the classes, in the order of the columns of `predict_proba`."""
+    """The names of the classes or labels, in the order of the columns of `predict_proba`."""
     features: tuple[str, ...] = field(repr=False)
     """The names of the inputs of the network."""
     encoder: Encoder | None = field(repr=False)
@@ -72,16 +73,33 @@ class TrainedModel:
     """Where the personal parts of the network come from, in words; empty if there are none."""
 
     def predict(self, rows: Any) -> Array:
-        """The most likely class of every row, by name; of a regression the predicted number."""
+        """The most likely class of every row, by name; of a regression the predicted number.
+
+        Of several labels it is a table of zeros and ones, (rows, labels).
+        """
         if self.target is not None:
             return self.numbers(self.scores(self.encode(self.table(rows))))
-        return np.array(self.classes)[self.predict_proba(rows).argmax(axis=1)]
+        chances = self.predict_proba(rows)
+        if not self.exclusive:
+            return np.asarray(chances > 0.5, int)
+        return np.array(self.classes)[chances.argmax(axis=1)]
 
     def predict_proba(self, rows: Any) -> Array:
-        """The probability of every class for every row, (rows, classes)."""
+        """The probability of every class, or of every label, for every row, (rows, classes)."""
         if self.target is not None:
             raise UserError("a regression has no probabilities of classes: use predict")
-        return probabilities(self.scores(self.encode(self.table(rows))))
+        return self.chances(self.scores(self.encode(self.table(rows))))
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether a row is of exactly one class; else it has any number of labels."""
+        return self.task.decisions.exclusive
+
+    def chances(self, scores: Array) -> Array:
+        """The probabilities of the classes or labels from scores; of a regression (rows, 0)."""
+        if self.target is not None:
+            return np.zeros((len(scores), 0))
+        return probabilities(scores) if self.exclusive else scipy.special.expit(scores)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -99,7 +117,7 @@ class TrainedModel:
             return self.task.predict(scores)
 
     def encode_labels(self, table: Mapping[str, Array], where: str) -> Array:
-        """The labels y of raw rows: classes 0, 1, ..., or numbers in the unit of the target."""
+        """The labels y of raw rows: classes, label sets, or numbers in the unit of the target."""
         if self.target is not None:
             cells = label_cells(table, self.label, where)
             return self.target.encode(target_numbers(where, cells, self.config.problem.target))
@@ -170,9 +188,9 @@ class TrainedModel:
         return parse(self.settings, source="the saved configuration")
 
     @property
-    def label(self) -> str:
+    def label(self) -> LabelName:
         """The label of the training rows."""
-        return self.encoder.label if self.encoder else self.config.data.label or "y"
+        return self.encoder.label if self.encoder else as_label(self.config.data.label) or "y"
 
     @property
     def reading(self) -> Reading:

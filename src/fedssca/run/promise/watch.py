@@ -17,8 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedssca.data.encode import missing_cells
-from fedssca.data.encode.labels import label_cells, label_source
+from fedssca.data.encode.labels import label_sources, rows_with_label
 from fedssca.errors import UserError
 from fedssca.evaluate.confidence.drift import (
     BetLogs,
@@ -132,9 +131,9 @@ def _labelled(model: TrainedModel, table: Mapping[str, Any], where: str) -> dict
         )
     if model.encoder is None:
         raise UserError(f"{where}: the model of this run takes arrays, which cannot be watched")
-    if label_source(model.label, table) is None:
+    if label_sources(model.label, table) is None:
         raise UserError(f"{where}: the label {model.label!r} is missing; watching needs labels")
-    if missing := int(missing_cells(label_cells(table, model.label, where)).sum()):
+    if missing := int((~rows_with_label(table, model.label, where)).sum()):
         raise UserError(f"{where}: {missing:,} rows have no label; leave them out")
     y = model.encoder.encode_labels(table, where)
     return labelled_rows(model, table, model.encode(table, where), y)

@@ -64,9 +64,11 @@ class DataSettings:
     )
     query: str = key("The SQL query that gives the rows of the database.", default="")
     dir: str = key("The folder with the files of a ready-made data set.", default="")
-    label: str = key(
+    label: TextOrTexts = key(
         "The label column of `path`, or a comparison such as num > 0, whose two outcomes are the "
-        "classes. A column named y, label, target or class is found without it.",
+        "classes. A column named y, label, target or class is found without it. A list names "
+        "several labels at once (problem.task = multilabel), also of diabetes and breast-cancer: "
+        "columns of 0 and 1, false and true or no and yes, or comparisons.",
         default="",
     )
     id: str = key(
@@ -166,6 +168,11 @@ class DataSettings:
     @classmethod
     def _takes_names_of_partitioners(cls, value: object) -> object:
         return PARTITIONERS.get(value, value) if isinstance(value, str) else value
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of several labels at once; empty if there is one label."""
+        return () if isinstance(self.label, str) else tuple(self.label)
 
     @property
     def paths(self) -> list[str]:

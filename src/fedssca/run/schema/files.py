@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, Strict, model_validator
 from pydantic.dataclasses import dataclass
 
 from fedssca.run.schema.limits import SiteLimits
-from fedssca.run.schema.types import MODEL, Flag, Real, invalid, key
+from fedssca.run.schema.types import MODEL, Flag, Real, TextOrTexts, invalid, key
 
 __all__ = ["ProjectFile", "SiteFile"]
 
@@ -54,8 +54,10 @@ class SiteFile:
         default="",
     )
     query: str = key("The SQL query that gives the rows of the database.", default="")
-    label: str = key(
-        "The label column. Without it the run's data.label is used, or else y.", default=""
+    label: TextOrTexts = key(
+        "The label column. Without it the run's data.label is used, or else y. For several labels "
+        "at once it is a list of columns, in the order of the run's data.label.",
+        default="",
     )
     id: str = key(
         "The column that identifies rows. Parties that hold columns need it. It is not a feature.",

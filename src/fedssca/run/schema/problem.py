@@ -74,8 +74,9 @@ class ConstraintSettings:
         json_schema_extra={"basic": True, "unset": ""},
     )
     positive: ClassName | None = key(
-        "The class that a rate is about, as it stands in the data. It can be left out where the "
-        "classes are 0 and 1, or where the data set has one of its own.",
+        "The class that a rate is about, as it stands in the data; of several labels the name of "
+        "one. It can be left out where the classes are 0 and 1, or where the data set has one of "
+        "its own. The kind error counts all errors without it.",
         default=None,
         unset="1 where the classes are 0 and 1",
     )
@@ -204,14 +205,16 @@ class ProblemSettings:
     """The objective and the limits."""
 
     task: TaskName = key(
-        "What the label is: one of several classes (classification), or a number (regression).",
+        "What the label is: one of several classes (classification), several labels of which a row "
+        "has any number (multilabel, with a list as data.label), or a number (regression).",
         default="classification",
         basic=True,
     )
     loss: LossOrOwn | None = key(
         "The loss of a regression: squared, huber (linear for large errors), quantile, or poisson "
-        "for counts. A classification has the cross-entropy. Both take a function of yours in an "
-        "installed package, package.module:function.",
+        "for counts. A classification has the cross-entropy, a multilabel classification the mean "
+        "of the binary cross-entropies of the labels. All take a function of yours in an installed "
+        "package, package.module:function.",
         default=None,
         unset="squared, or the cross-entropy of a classification",
     )
@@ -285,14 +288,14 @@ class ProblemSettings:
     def _fits_its_task(self) -> ProblemSettings:
         """The loss and the kinds of limits are those of the task, and can be certified if asked."""
         own = self.loss is not None and ":" in self.loss
-        if self.task == "classification" and self.loss is not None and not own:
+        if self.task != "regression" and self.loss is not None and not own:
             words = (
-                'only task = "regression" takes it; a classification has the cross-entropy, or a '
+                f'only task = "regression" takes it; a {self.task} has the cross-entropy, or a '
                 "function of yours, package.module:function"
             )
             raise invalid(words, "loss", self.loss)
         if self.class_weights is not None and self.task != "classification":
-            words = f"a {self.task} has no classes; weigh rows with data.weight"
+            words = f"a {self.task} has no classes to weigh; weigh rows with data.weight"
             raise invalid(words, "class_weights")
         if self.class_weights is not None and self.objective != "loss":
             words = f'the objective {self.objective!r} takes no weights; use "loss"'

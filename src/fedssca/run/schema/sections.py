@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from fedssca.problem.constraint_kinds import kind_of
 from fedssca.run.schema.algorithm import COMMON_BATCH, FIXED_RATE, AlgorithmSettings
 from fedssca.run.schema.data import DataSettings
 from fedssca.run.schema.model import ModelSettings
@@ -141,7 +142,12 @@ class Config:
                 "model.embed is for clients that hold rows; give parties with columns a bottom",
                 "model.embed",
             )
-        misfits = self._misfit_of_personal, self._misfit_of_sites, self._misfit_of_staleness
+        misfits = (
+            self._misfit_of_labels,
+            self._misfit_of_personal,
+            self._misfit_of_sites,
+            self._misfit_of_staleness,
+        )
         if misfit := next((found for look in misfits if (found := look())), None):
             raise invalid(*misfit)
         if self.algorithm.dropout and not self.algorithm.cohort:
@@ -184,6 +190,38 @@ class Config:
             *(entry.kind for entry in self.problem.constraint),
         ]
         return [name for name in named if ":" in name]
+
+    @property
+    def limited_labels(self) -> int:
+        """The set of those of several labels that limits name, bit k for label k."""
+        named = {str(entry.positive) for entry in self.problem.constraint}
+        return sum(1 << k for k, name in enumerate(self.data.labels) if name in named)
+
+    def _misfit_of_labels(self) -> tuple[str, str] | None:
+        """What does not go with several labels at once, and its key."""
+        names, several = self.data.labels, self.problem.target == "labels"
+        if bool(names) != several:
+            words = (
+                f"problem.task = {self.problem.task!r} has one label: set problem.task = "
+                '"multilabel", or data.label = <one column>'
+            )
+            if several:
+                words = 'problem.task = "multilabel" needs several labels: data.label = ["a", "b"]'
+            return words, "data.label"
+        if len(set(names)) < len(names) or len(names) == 1:
+            return f"data.label = {list(names)}: name two or more labels, each once", "data.label"
+        for entry in self.problem.constraint if several else ():
+            kind, label = kind_of(entry.kind), entry.positive
+            if "positive" not in kind.options or (label is None and kind.of_all):
+                continue
+            if label not in names:
+                what = f"positive = {label!r} is no label" if label is not None else "it needs one"
+                return (
+                    f"a limit of kind {entry.kind!r} is about one label, and {what}: set positive "
+                    f"to one of {', '.join(map(repr, names))}",
+                    "problem.constraint",
+                )
+        return None
 
     def _misfit_of_personal(self) -> tuple[str, str] | None:
         """What does not go with parts of the network that stay at the clients, and its key."""

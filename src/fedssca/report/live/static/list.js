@@ -138,6 +138,9 @@ function contentOf(run, box) {
       : `round ${show(run.round, "count")} of ${show(run.rounds, "count")}`,
     run.train_cost === null ? null : `cost ${show(run.train_cost)}`,
     run.test_accuracy === null ? null : `accuracy ${show(run.test_accuracy, "percent")}`,
+    run.test_label_accuracy === null
+      ? null
+      : `label accuracy ${show(run.test_label_accuracy, "percent")}`,
     run.test_rmse === null ? null : `RMSE ${show(run.test_rmse)}`,
   ].filter(Boolean);
   const about = [run.data, run.algorithm, ago(run.modified)].filter(Boolean);
