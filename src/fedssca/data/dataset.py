@@ -91,11 +91,18 @@ class Dataset:
     """The unit of y, if it is a number; None: y is a class or a label set."""
     sets: bool = False
     """y is a label set (`encode/label_sets.py`)."""
+    categories: tuple[tuple[int, ...], ...] = ()
+    """The features of each column of categories, where no encoder tells them."""
 
     def __post_init__(self) -> None:
         """Classes without names are called by their numbers."""
         if not self.labels:
             object.__setattr__(self, "labels", tuple(range(self.classes)))
+
+    @property
+    def category_places(self) -> tuple[tuple[int, ...], ...]:
+        """The features that were made of each column of categories."""
+        return self.categories if self.encoder is None else self.encoder.category_places
 
     @property
     def held_out(self) -> dict[str, Array]:

@@ -98,6 +98,8 @@ class Census:
     """Where sites hold columns: a digest of each one's cells, for this run only."""
     target: list[float] = field(default_factory=list)
     """Shift and scale of a target of numbers; empty if the label is a class."""
+    categories: list[list[int]] = field(default_factory=list)
+    """Where sites hold columns: the features of each column of categories, if they are embedded."""
 
 
 def question(config: Config, run: str) -> Question:
@@ -107,6 +109,7 @@ def question(config: Config, run: str) -> Question:
         "label": config.data.label,
         "target": config.problem.target,
         "limited": config.limited_labels,
+        "embeds": config.model.embed is not None,
         "test_fraction": config.data.test_fraction,
         "calibration_fraction": config.calibration_fraction,
         "extra": config.problem.columns,
@@ -182,6 +185,7 @@ def blank(census: Census, config: Config) -> tuple[Dataset, Rows | Columns]:
         apart=census.columns,
         target=TargetScale(*census.target) if census.target else None,
         sets=config.problem.target == "labels",
+        categories=tuple(map(tuple, census.categories)),
     )
     if not census.columns:
         return dataset, Rows(rows, tuple(census.sizes), names=tuple(census.names))

@@ -45,6 +45,10 @@ SOME = Field(max_length=100_000)
 Values: TypeAlias = Annotated[list[Value], SOME]
 Moments: TypeAlias = Annotated[list[Finite], Field(min_length=3, max_length=3)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=1e7)]
+Categories: TypeAlias = Annotated[
+    list[Annotated[list[Count], Field(max_length=MOST_FEATURES)]], Field(max_length=MOST_FEATURES)
+]
+"""The places of the features of each column of categories."""
 Part: TypeAlias = Literal["rows", "test", "new"]
 
 
@@ -153,6 +157,7 @@ class FactsAnswer(TypedDict):
     cells: NotRequired[Hexadecimal]
     test_rows: NotRequired[Annotated[list[Count], Field(max_length=MOST_ROWS)]]
     encoded: NotRequired[Names]
+    categories: NotRequired[Categories]
     encodes: NotRequired[Names]
     bytes: NotRequired[bool]
 
@@ -204,6 +209,7 @@ class CensusNote(TypedDict):
     calibration: list[Count]
     cells: list[Hexadecimal]
     target: Annotated[list[Finite], Field(max_length=2)]
+    categories: Categories
 
 
 @with_config(STRICT)

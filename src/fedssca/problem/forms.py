@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
@@ -114,40 +116,93 @@ class JoinedModel(NamedTuple):
         return sum(map(len, self.parties))
 
     def divided(self, start: Any, features: Sequence[np.ndarray]) -> DividedModel:
-        """The blocks of w lie one after the other: w_0, then those of the parties."""
+        """The blocks of w lie one after the other: w_0, then those of the parties.
+
+        A party may have several of the networks, whose columns together are its own. Its h_i are
+        their outputs side by side, or the sum of them if the head needs no more.
+        """
         given = tuple(tuple(map(int, own)) for own in features)
-        if given != self.parties and len(self.parties) == 1:
+        owned = _owned(self.parties, given)
+        if owned is None and len(self.parties) == 1:
             raise UserError(
                 "the model is one function of all columns, which parties that hold columns cannot "
                 "divide: make a fedssca Model or a JoinedModel, or let the clients hold rows"
             )
-        if given != self.parties:
+        if owned is None:
             told = ", ".join(str(len(own)) for own in self.parties)
             held = ", ".join(str(len(own)) for own in given)
             raise UserError(
                 f"the networks of the parties are made for {told} columns, the parties hold {held}:"
                 " make one network for the columns of each party"
             )
+        return self._divided(start, given, owned)
+
+    def _divided(self, start: Any, given: Places, owned: Sequence[Sequence[int]]) -> DividedModel:
+        """The parties have the columns `given` and the networks with the numbers `owned`."""
         flats = [ravel_pytree(part) for part in (start[0], *start[1])]
-        ends = np.cumsum([flat.size for flat, _ in flats])
+        sizes = [flat.size for flat, _ in flats]
+        places = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
         unravels = [unravel for _, unravel in flats]
 
-        def local(number: int) -> Callable[[Array, Array], Array]:
-            return lambda w, x: self.bottoms[number](unravels[number + 1](w), x)
+        def local(party: int) -> Callable[[Array, Array], Array]:
+            own, held = owned[party], list(given[party])
+            ends = np.cumsum([sizes[number + 1] for number in own])[:-1]
+            columns = [np.array([held.index(p) for p in self.parties[n]]) for n in own]
 
+            def all_of(w: Array, x: Array) -> Array:
+                if len(own) == 1:
+                    return self.bottoms[own[0]](unravels[own[0] + 1](w), x)
+                hs = [
+                    self.bottoms[number](unravels[number + 1](part), x[:, places])
+                    for number, part, places in zip(own, jnp.split(w, ends), columns, strict=True)
+                ]
+                return sum(hs[1:], start=hs[0]) if self.additive else jnp.concatenate(hs, axis=1)
+
+            return all_of
+
+        def scores(w: Array, hs: Sequence[Array]) -> Array:
+            if self.additive or all(len(own) == 1 for own in owned):
+                return self.head(unravels[0](w), hs)
+            apart: dict[int, Array] = {}
+            for own, h in zip(owned, hs, strict=True):
+                ends = np.cumsum([self._outputs(start, number) for number in own])[:-1]
+                apart |= dict(zip(own, jnp.split(h, ends, axis=1), strict=True))
+            return self.head(unravels[0](w), [apart[number] for number in sorted(apart)])
+
+        blocks = [np.concatenate([places[number + 1] for number in own]) for own in owned]
         return DividedModel(
-            locals=tuple(local(number) for number in range(len(given))),
-            scores=lambda w, hs: self.head(unravels[0](w), hs),
-            blocks=tuple(np.split(np.arange(ends[-1]), ends[:-1])),
+            locals=tuple(local(party) for party in range(len(given))),
+            scores=scores,
+            blocks=(places[0], *blocks),
             linear=False,
             additive=self.additive,
         )
+
+    def _outputs(self, start: Any, number: int) -> int:
+        """The number of outputs of a bottom."""
+        rows = jax.ShapeDtypeStruct((1, len(self.parties[number])), np.float32)
+        return int(jax.eval_shape(self.bottoms[number], start[1][number], rows).shape[1])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), portable(tuple(self))
 
     def __deepcopy__(self, _memo: object) -> JoinedModel:
         return self
+
+
+def _owned(networks: Places, parties: Places) -> list[list[int]] | None:
+    """The numbers of the networks of each party; None if they do not fit the columns of parties."""
+    if networks == parties:
+        return [[number] for number in range(len(networks))]
+    owned = [
+        [number for number, columns in enumerate(networks) if set(columns) <= set(own)]
+        for own in parties
+    ]
+    for own, columns in zip(owned, parties, strict=True):
+        held = [place for number in own for place in networks[number]]
+        if sorted(held) != sorted(columns) or (len(own) == 1 and tuple(held) != columns):
+            return None
+    return owned if sum(map(len, owned)) == len(networks) else None
 
 
 AnyModel: TypeAlias = Model | JoinedModel

@@ -47,6 +47,16 @@ class Encoder:
         """The names of the columns of x."""
         return tuple(name for column in self.columns for name in column.features)
 
+    @property
+    def category_places(self) -> tuple[tuple[int, ...], ...]:
+        """The places of the features that were made of each column of categories."""
+        ends = np.cumsum([len(column.features) for column in self.columns])
+        return tuple(
+            tuple(range(end - len(column.features), end))
+            for column, end in zip(self.columns, ends.tolist(), strict=True)
+            if isinstance(column, CategoryEncoding)
+        )
+
     def encode(self, table: Mapping[str, Array], where: str = "the rows") -> Array:
         """The matrix x of a table; further columns of the table are ignored."""
         blocks = []

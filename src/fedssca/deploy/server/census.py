@@ -101,7 +101,20 @@ def merge(names: Sequence[str], facts: Sequence[Facts], asked: Question, told: T
         calibration=_calibration(facts, counting, asked),
         cells=[each["cells"] for each in facts] if columns else [],
         target=target,
+        categories=_categories(facts, blocks) if columns else [],
     )
+
+
+def _categories(facts: Sequence[Facts], blocks: Sequence[Sequence[str]]) -> list[list[int]]:
+    """The places, among all features, of the features of each column of categories."""
+    found, begin = [], 0
+    for each, block in zip(facts, blocks, strict=True):
+        for own in each.get("categories", []):
+            if not all(0 <= place < len(block) for place in own):
+                raise UserError("a site tells categories of features that it does not have")
+            found.append([begin + place for place in own])
+        begin += len(block)
+    return found
 
 
 def _target(facts: Sequence[Facts], asked: Question, told: Told) -> list[float]:

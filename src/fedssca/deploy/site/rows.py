@@ -157,7 +157,10 @@ class SiteRows:
                 if self._train is not None:
                     said["test_rows"] = np.flatnonzero(~self._train & ~self._aside).tolist()
             if not used_as_is(table):  # parties with columns encode their own columns themselves
-                said["encoded"] = list(self._fitted(self.summaries()).features)
+                encoder = self._fitted(self.summaries())
+                said["encoded"] = list(encoder.features)
+                if asked["embeds"]:
+                    said["categories"] = [list(own) for own in encoder.category_places]
             elif not table.scale:
                 said["most"] = self.most
         return said

@@ -11,7 +11,6 @@ import numpy as np
 
 from fedssca.data import Columns, Dataset, Rows, by_feature
 from fedssca.data.encode import TargetScale
-from fedssca.data.encode.columns import CategoryEncoding
 from fedssca.errors import UserError, nearest
 from fedssca.problem.constraints import (
     TrainingRows,
@@ -39,13 +38,17 @@ def problem_of(
     dataset: Dataset,
     clients: Rows | Columns,
     features: Sequence[np.ndarray] | None = None,
+    network: Network | None = None,
 ) -> Problem:
-    """The problem that a config names; `features`: for parties with these columns in any case."""
+    """The problem that a config names; `features`: for parties with these columns in any case.
+
+    `network` is that of a saved model; without it the config and the data say it.
+    """
     if features is None and isinstance(clients, Columns):
         features = clients.blocks
     posed, rows = config.problem, _rows(config, dataset, clients)
     made = classifier(
-        network_of(config, dataset, features).model(),
+        (network or network_of(config, dataset, features)).model(),
         [
             made
             for entry in posed.constraint
@@ -146,7 +149,7 @@ def network_of(
         own = features if model.own and features is not None else ()
         return network._replace(parties=[[int(place) for place in party] for party in own])
     if model.embed is not None:
-        return _embedded(network, model.embed, dataset)
+        return _embedded(network, model.embed, dataset, features)
     parties = _parties(model.parties, dataset, width) if features is None else features
     convolved: dict[str, Any] = {}
     if model.name == "cnn":
@@ -162,30 +165,33 @@ def network_of(
     )
 
 
-def _embedded(network: Network, size: int, dataset: Dataset) -> Network:
+def _embedded(
+    network: Network, size: int, dataset: Dataset, features: Sequence[np.ndarray] | None
+) -> Network:
     """The network whose bottoms are the embeddings of categories, and one for all other columns.
 
     The one-hot columns of a category times a matrix are the row of that category: its embedding.
+    Each of several parties with the columns `features` has its own embeddings, and one more bottom
+    for its other columns.
     """
-    found, columns = _places(dataset), dataset.encoder.columns if dataset.encoder else ()
-    many = [
-        found[column.name]
-        for column in columns
-        if isinstance(column, CategoryEncoding) and len(column.features) > size
-    ]
-    if not many:
+    hidden = [network.hidden] if isinstance(network.hidden, int) else list(network.hidden)
+    parties: list[list[int]] = []
+    bottom: list[list[int]] = []
+    embedded = 0
+    for party in [np.arange(network.features)] if features is None else features:
+        held = [int(place) for place in party]
+        own = [[place for place in held if place in kinds] for kinds in dataset.category_places]
+        many = [places for places in own if len(places) > size]
+        embedded += len(many)
+        used = {place for places in many for place in places}
+        rest = [place for place in held if place not in used]
+        parties += [*many, *([rest] if rest else [])]
+        bottom += [*([size] for _ in many), *([hidden[:1]] if rest else [])]
+    if not embedded:
         raise UserError(
             f"model.embed = {size}: no column has more than {size} categories; leave it out"
         )
-    rest = sorted(set(range(network.features)) - {place for own in many for place in own})
-    hidden = [network.hidden] if isinstance(network.hidden, int) else list(network.hidden)
-    parties, bottom = [*many, *([rest] if rest else [])], [[size] for _ in many]
-    return network._replace(
-        parties=parties,
-        bottom=[*bottom, *([hidden[:1]] if rest else [])],
-        hidden=hidden,
-        join="concatenate",
-    )
+    return network._replace(parties=parties, bottom=bottom, hidden=hidden, join="concatenate")
 
 
 def _parties(asked: int | list[list[str]] | None, dataset: Dataset, width: int) -> list[Any]:

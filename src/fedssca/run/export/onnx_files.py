@@ -46,11 +46,7 @@ def export_onnx(model: TrainedModel, path: Path) -> list[Path]:
 def _whole(model: TrainedModel) -> Any:
     graph, layers = Graph(), layers_of(model)
     x, wrong, told = _inputs(graph, model, np.arange(model.network.features))
-    one = len(layers.parties) == 1
-    parts = [
-        x if one else graph.add("Gather", x, graph.constant(own, np.int64), axis=1)
-        for own in layers.parties
-    ]
+    parts = [_picked(graph, x, own, model.network.features) for own in layers.parties]
     hs = [
         _hidden(graph, model, part, wrong, bottom)
         for part, bottom in zip(parts, layers.bottoms, strict=True)
@@ -63,12 +59,16 @@ def _apart(model: TrainedModel, path: Path) -> dict[Path, Any]:
     """One graph for each party with columns, and one for the head."""
     layers, kind = layers_of(model), KINDS[model.network.dtype]
     bottoms = _divided(layers, model.blocks)
-    widths = [_width(bottom, len(own)) for bottom, own in zip(bottoms, model.blocks, strict=True)]
+    widths = [sum(_width(bottom, len(own)) for own, bottom in parts) for parts in bottoms]
     made = {}
-    for number, (block, bottom) in enumerate(zip(model.blocks, bottoms, strict=True), 1):
+    for number, (block, parts) in enumerate(zip(model.blocks, bottoms, strict=True), 1):
         graph = Graph()
         x, wrong, told = _inputs(graph, model, np.array(block))
-        h = _hidden(graph, model, x, wrong, bottom)
+        hs = [
+            _hidden(graph, model, _picked(graph, x, own, len(block)), wrong, bottom)
+            for own, bottom in parts
+        ]
+        h = hs[0] if len(hs) == 1 else graph.add("Concat", *hs, axis=1)
         graph.output("h", h, kind, widths[number - 1])
         place = path.with_name(f"{path.stem}-party-{number}{path.suffix}")
         made[place] = graph.model(_told(model) | told | {"party": number})
@@ -79,12 +79,32 @@ def _apart(model: TrainedModel, path: Path) -> dict[Path, Any]:
     return made | {head: graph.model(_told(model) | {"parties": len(hs)})}
 
 
-def _divided(layers: TrainedLayers, blocks: Sequence[Sequence[int]]) -> list[Filled]:
-    """The network of each party; a first layer that is common is divided by its columns."""
-    if len(layers.bottoms) == len(blocks):
-        return layers.bottoms
-    (((first, (weights,)),),) = layers.bottoms
-    return [[(first, (weights[:, list(own)],))] for own in blocks]
+def _divided(
+    layers: TrainedLayers, blocks: Sequence[Sequence[int]]
+) -> list[list[tuple[list[int], Filled]]]:
+    """The networks of each party, each with the places of its columns among those of the party.
+
+    A first layer that is common is divided by its columns.
+    """
+    if len(layers.bottoms) == 1 < len(blocks):
+        (((first, (weights,)),),) = layers.bottoms
+        return [[(list(range(len(own))), [(first, (weights[:, list(own)],))])] for own in blocks]
+    pairs = list(zip(layers.parties, layers.bottoms, strict=True))
+    return [
+        [
+            ([list(own).index(place) for place in columns], bottom)
+            for columns, bottom in pairs
+            if set(columns) <= set(own)
+        ]
+        for own in blocks
+    ]
+
+
+def _picked(graph: Graph, x: Value, own: Sequence[int], width: int) -> Value:
+    """Some of the columns of x."""
+    if list(own) == list(range(width)):
+        return x
+    return graph.add("Gather", x, graph.constant(list(own), np.int64), axis=1)
 
 
 def _width(bottom: Filled, inputs: int) -> int:

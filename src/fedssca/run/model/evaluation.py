@@ -46,7 +46,7 @@ def problem_again(model: TrainedModel) -> Problem:
     blocks = [np.array(block) for block in model.blocks]
     data = dataclasses.replace(model.config.data, weight="")  # only the objective has weights
     config = dataclasses.replace(model.config, data=data)
-    return problem_of(config, dataset, rows, blocks or None)
+    return problem_of(config, dataset, rows, blocks or None, model.network)
 
 
 def evaluate_rows(

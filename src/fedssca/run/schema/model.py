@@ -78,8 +78,8 @@ class ModelSettings:
     )
     embed: Whole | None = key(
         "Each column of categories that has more of them than this becomes so many numbers, a "
-        "vector for each category that is trained with the network mlp. It is for clients that "
-        "hold rows.",
+        "vector for each category that is trained with the network mlp. Parties with columns "
+        "embed their own categories.",
         default=None,
         unset="each category is a column of its own",
         ge=1,

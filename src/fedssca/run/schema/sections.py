@@ -137,11 +137,6 @@ class Config:
                 "are the parties themselves: leave it out",
                 "model.parties",
             )
-        if self.model.embed is not None and self.data.split == "feature":
-            raise invalid(
-                "model.embed is for clients that hold rows; give parties with columns a bottom",
-                "model.embed",
-            )
         misfits = (
             self._misfit_of_labels,
             self._misfit_of_personal,
