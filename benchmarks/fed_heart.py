@@ -1,6 +1,6 @@
 """Fed-Heart beside FLamby's published means: the worst hospital, with and without limits.
 
-    python benchmarks/fed_heart.py [--data FOLDER] [--seeds N] [--set KEY=VALUE ...]
+    python benchmarks/fed_heart.py [--data FOLDER] [--seeds N] [--set KEY=VALUE ...] [--json FILE]
 
 The rows are FLamby's (data.name = "heart-flamby": 486 for training, 254 for testing) and the model
 is logistic. Features are those of FLamby, which each hospital standardises by itself ("each"), or
@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import datetime
+import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +30,20 @@ from fedssca.run.build import build
 from fedssca.run.config import parse
 from fedssca.run.execute import train
 from fedssca.run.model import model_from
+from fedssca.run.versions import versions
 
 NUMBERS = ("age", "sex", "trestbps", "chol", "fbs", "thalach", "exang", "oldpeak")
+HEADS = (
+    "features",
+    "training",
+    *HOSPITALS,
+    "worst of the means",
+    "mean of the worst",
+    "pooled",
+    "FLamby's pooled",
+    "largest training loss",
+    "limits kept",
+)
 CODES = {"cp": (2, 3, 4), "restecg": (1, 2)}
 LIMIT = """
 [[problem.constraint]]
@@ -87,17 +101,17 @@ def fitted(data: Dataset, pooled: Dataset, settings: Sequence[str], text: str = 
     )
 
 
-def show(features: str, name: str, fits: Sequence[Fit]) -> None:
-    """Print the means over seeds as a line of a table."""
+def show(features: str, name: str, fits: Sequence[Fit]) -> dict[str, Any]:
+    """Print the means over seeds as a line of a table; returns that line by its headings."""
     hospitals = np.mean([fit.hospitals for fit in fits], axis=0)
     worst = np.mean([min(fit.hospitals) for fit in fits])
     rest = [np.mean([getattr(fit, column) for fit in fits]) for column in ("pooled", "flamby")]
     largest = np.mean([max(fit.losses) for fit in fits])
-    cells = [f"{value:.3f}" for value in (*hospitals, min(hospitals), worst, *rest, largest)]
-    kept = sum(fit.kept for fit in fits)
-    print(
-        " | ".join(["", features, name, *cells, f"{kept} of {len(fits)}", ""]).strip(), flush=True
-    )
+    means = [float(value) for value in (*hospitals, min(hospitals), worst, *rest, largest)]
+    kept = f"{sum(fit.kept for fit in fits)} of {len(fits)}"
+    cells = [f"{value:.3f}" for value in means]
+    print(" | ".join(["", features, name, *cells, kept, ""]).strip(), flush=True)
+    return dict(zip(HEADS, [features, name, *means, kept], strict=True))
 
 
 def main() -> None:
@@ -106,12 +120,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="the folder with processed.*.data")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--json", type=Path, help="a file for the table, with date and versions")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     made = datasets(args.data)
-    heads = ("features", "training", *HOSPITALS, "worst of the means", "mean of the worst",
-             "pooled", "FLamby's pooled", "largest training loss", "limits kept")  # fmt: skip
-    print(" | ".join(["", *heads, ""]).strip(), "|---" * len(heads) + "|", sep="\n")
+    lines: list[dict[str, Any]] = []
+    print(" | ".join(["", *HEADS, ""]).strip(), "|---" * len(HEADS) + "|", sep="\n")
     for features, data in made.items():
 
         def runs(*settings: str, text: str = "", data: Dataset = data) -> list[Fit]:
@@ -120,10 +134,19 @@ def main() -> None:
 
         plain, worst = runs(), runs("problem.objective=worst_client")
         limit = (max(plain[0].losses) + max(worst[0].losses)) / 2
-        show(features, "no limits", plain)
-        show(features, f"loss of every hospital <= {limit:.3f}",
-             runs(text=LIMIT.format(limit=limit)))  # fmt: skip
-        show(features, "worst_client", worst)
+        limited = runs(text=LIMIT.format(limit=limit))
+        lines.append(show(features, "no limits", plain))
+        lines.append(show(features, f"loss of every hospital <= {limit:.3f}", limited))
+        lines.append(show(features, "worst_client", worst))
+    if args.json is not None:
+        told = {
+            "command": "python benchmarks/fed_heart.py",
+            "date": datetime.date.today().isoformat(),
+            "versions": versions(),
+            "seeds": list(range(args.seeds)),
+            "tables": {"accuracy of test rows, means over seeds": lines},
+        }
+        args.json.write_text(json.dumps(told, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 import fedssca
 from fedssca.cli.commands import COMMANDS, command
 
-HEAVY = ("jax", "numpy", "scipy", "sklearn", "matplotlib", "pyarrow")
+HEAVY = ("jax", "numpy", "scipy", "sklearn", "matplotlib", "pyarrow", "nvflare")
 CHECK = f"""
 import sys, fedssca
 heavy = [module for module in {HEAVY} if module in sys.modules]

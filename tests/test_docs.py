@@ -17,14 +17,17 @@ import sys
 import tomllib
 from collections.abc import Callable
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedssca
 from fedssca.cli.commands import root_command
 from fedssca.run.config import parse, section
+from fedssca.run.execute import execute
 from fedssca.run.schema import SiteFile
 from tests.cli_helpers import Shell
 from tests.markdown_blocks import PAGES, ROOT, Block, blocks
@@ -183,8 +186,30 @@ def check_streaming(after: dict[str, Names]) -> None:
     assert "client 1's rows ended after 3,200 rows, in round 161 of 199" in result.notes[0]
 
 
+def check_nvflare(after: dict[str, Names]) -> None:
+    """NVFlare's simulator trains the model of ours, and its own places have it."""
+    names = after["Where the results are"]
+    if "folder" not in names:
+        return  # a package is missing
+    config = replace(names["recipe"].config, data=replace(names["recipe"].config.data, clients=2))
+    execute(config, Path("simulated"))
+    ours, theirs = (np.load(run / "model.npz")["w"] for run in (Path("simulated"), names["folder"]))
+    assert np.linalg.norm(theirs - ours) <= 1e-4 * np.linalg.norm(ours)  # 40 rounds, 32 bits
+    saved = torch_vector(names["net"])
+    assert (saved == theirs).all()
+    (entry,) = names["certificate"]["constraints"]
+    assert (entry["name"], entry["feasible"]) == ("fnr", True)
+    (events,) = (Path(names["job"]) / "tb_events").rglob("events.out.tfevents*")
+    assert all(tag in events.read_bytes() for tag in (b"constraint/fnr", b"returned/objective"))
+
+
+def torch_vector(module: Any) -> np.ndarray:
+    return np.concatenate([p.detach().numpy().ravel() for p in module.parameters()])
+
+
 CHECKS: dict[str, Callable[[dict[str, Names]], None]] = {
     "README.md": check_readme,
+    "docs/nvflare.md": check_nvflare,
     "docs/own-constraint.md": check_own_constraint,
     "docs/own-data.md": check_own_data,
     "docs/own-model.md": check_own_model,

@@ -119,6 +119,9 @@ _NEEDS_TORCH = {"from_module", "from_modules", "from_terms", "load_into", "repla
 _NEEDS_FLOWER = {"flower"}
 """The same for Flower."""
 
+_DOORS = {"nvflare"}
+"""Modules of names for users of another library, which need that library."""
+
 __all__ = [name for name in _MODULE_OF if name not in _NEEDS_TORCH | _NEEDS_FLOWER]
 
 if TYPE_CHECKING:
@@ -230,7 +233,9 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Import a public name when it is first used."""
+        """Import a public name, or a module of the root, when it is first used."""
+        if name in _DOORS:
+            return import_module(f"fedssca.{name}")
         if name not in _MODULE_OF:
             raise AttributeError(f"module 'fedssca' has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)

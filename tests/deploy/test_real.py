@@ -27,6 +27,7 @@ from fedssca.data.sampling import batch_indices
 from fedssca.errors import UserError
 from fedssca.run.build import build
 from fedssca.run.config import Config, parse, render
+from fedssca.run.execute import execute
 from fedssca.run.schema import ProjectFile
 
 pytest.importorskip("nvflare", reason="needs the deploy extra: pip install 'fedssca[deploy]'")
@@ -156,6 +157,35 @@ def left_behind(place: str) -> list[str]:
             return []
         time.sleep(0.2)
     return found
+
+
+def alike(left: Path, right: Path) -> None:
+    a, b = (np.load(folder / "model.npz")["w_last"] for folder in (left, right))
+    assert np.linalg.norm(a - b) <= 1e-6 * np.linalg.norm(a)
+
+
+def test_a_recipe_of_nvflare(rows_bench: Bench, tmp_path: Path) -> None:
+    """NVFlare's own session submits, follows and downloads; results are in NVFlare's places."""
+    pytest.importorskip("tensorboard")
+    from nvflare.recipe import ProdEnv, add_experiment_tracking
+
+    from fedssca.nvflare import ConstrainedRecipe, run_directory
+
+    config = parse(BASE, [*LIMIT, "data.clients=4"])
+    execute(config, tmp_path / "simulated")
+    (tmp_path / "run.toml").write_text(render(config))
+    recipe = ConstrainedRecipe(name="digits", config=tmp_path / "run.toml")
+    add_experiment_tracking(recipe, "tensorboard")
+    kit = rows_bench.deployment.kits["submit"]
+    env = ProdEnv(startup_kit_location=str(kit.path), username=kit.name, login_timeout=LONGEST)
+    result = Path(recipe.execute(env).get_result())
+    folder = run_directory(result)
+    alike(tmp_path / "simulated", folder)
+    saved, ours = np.load(result / "workspace/models/server.npy"), np.load(folder / "model.npz")
+    assert (saved == ours["w"]).all()
+    assert json.loads((folder / "result.json").read_text())["feasible"]
+    (events,) = (result / "workspace/tb_events").rglob("events.out.tfevents*")
+    assert b"constraint/loss" in events.read_bytes()
 
 
 def test_misfit_is_named_and_garbage_survived(rows_bench: Bench, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from fedssca.run.schema import ProjectFile
 from fedssca.run.schema.types import LARGEST
 from fedssca.system import free_port
 
-__all__ = ["LocalDeployment", "local_deployment", "write_site_files"]
+__all__ = ["LocalDeployment", "local_deployment", "one_place_limits", "write_site_files"]
 
 ONE_PLACE = {
     "least_rows": 1,
@@ -93,8 +93,12 @@ def local_deployment(
                 raise
 
 
-def write_site_files(config: Config, sites: int, folder: Path) -> list[Path]:
+def write_site_files(
+    config: Config, sites: int, folder: Path, names: Sequence[str] = ()
+) -> list[Path]:
     """Write one site.toml and the files of each site, with the data of client i of the simulator.
+
+    The files are named after the sites: `names`, or site-1, site-2, ...
 
     Test rows are shared out too, because each site evaluates its own. Sites that hold rows of a
     table get raw rows, which they encode together as sites elsewhere do. Arrays, and the features
@@ -113,21 +117,25 @@ def write_site_files(config: Config, sites: int, folder: Path) -> list[Path]:
         )
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    allowed = [name.partition(":")[0] for name in config.functions]
     ids = named = None
     if isinstance(raw, RawData) and raw.ids is not None:
         # Test rows of a file of their own have no ids in the simulator.
         more = [f"test row {i}" for i in range(len(raw.y) - len(raw.ids))]
         ids = np.array([*map(str, raw.ids), *more])
         named = ids[raw.train], ids[~raw.train]
-    for number, name in enumerate(site_names(sites)):
+    for number, name in enumerate(names or site_names(sites)):
         if isinstance(raw, RawData) and isinstance(clients, Rows):
             site = _write_tables(raw, ids, clients, number, folder, name)
         else:
             site = _write_arrays(dataset, named, clients, number, folder, name)
         files.append(folder / f"{name}.toml")
-        files[-1].write_text(tomli_w.dumps(site | {"limits": ONE_PLACE | {"packages": allowed}}))
+        files[-1].write_text(tomli_w.dumps(site | {"limits": one_place_limits(config)}))
     return files
+
+
+def one_place_limits(config: Config) -> dict[str, Any]:
+    """The section [limits] of a site of this run whose data lie on this machine."""
+    return ONE_PLACE | {"packages": [name.partition(":")[0] for name in config.functions]}
 
 
 def _write_tables(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedssca.run.saved import MODEL_FILES
 
-__all__ = ["ENDED", "GROWING_FILES", "ROW_FILES", "RUN_FILES"]
+__all__ = ["ENDED", "GROWING_FILES", "OUTCOME", "RESULTS", "ROW_FILES", "RUN_FILES"]
 
 RUN_FILES = (
     "config.toml",
@@ -28,3 +28,9 @@ ROW_FILES = ("metrics.jsonl",)
 
 ENDED = ("done", "failed", "away", "stopped")
 """The states of a job that has ended: "away" means that sites are missing."""
+
+RESULTS = "fedssca"
+"""The folder of a run's files among the results that an engine itself keeps of a job."""
+
+OUTCOME = "outcome.json"
+"""The file in that folder which says how the run ended."""

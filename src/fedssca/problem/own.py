@@ -12,11 +12,11 @@ from jax.flatten_util import ravel_pytree
 
 from fedssca.errors import UserError
 from fedssca.problem.forms import AnyModel, JoinedModel, Model
-from fedssca.problem.functions import call_own, failed
+from fedssca.problem.functions import call_own, failed, own_function
 from fedssca.problem.problem import Array
 from fedssca.problem.scores import trained_part, weights_by_path
 
-__all__ = ["own_model", "own_parts"]
+__all__ = ["own_model", "own_parts", "own_state"]
 
 
 def own_model(
@@ -30,15 +30,15 @@ def own_model(
 ) -> AnyModel:
     """The model that a function makes: make(features, outputs, seed, **options).
 
+    A class of torch modules is called with its own arguments only: Net(**options).
     It returns (apply, params) with apply(params, x) -> scores (rows, outputs), where x is scaled
     and params is any pytree, whose floating-point arrays are trained; or a `Model` or
     `JoinedModel`; or a torch module that gives scores; or, for `parties` with columns, a list with
     one torch module for each of them and the module of the head.
     """
-    key = "model.name"
 
     def made(seed: int) -> Any:
-        return call_own(key, name, features, outputs, seed, **options)
+        return _make(name, features, outputs, seed, options)
 
     found = made(0)
     if is_torch(found):
@@ -55,7 +55,7 @@ def own_parts(
     name: str, features: int, outputs: int, options: Mapping[str, Any]
 ) -> list[tuple[str, int]]:
     """The names of the parts of such a model and their sizes, in the order of the flat vector."""
-    found = call_own("model.name", name, features, outputs, 0, **options)
+    found = _make(name, features, outputs, 0, options)
     if isinstance(found, Model | JoinedModel):
         top, rest = found.init(0)
         bottoms = {"bottom": rest} if isinstance(found, Model) else _numbered_bottoms(rest)
@@ -66,6 +66,30 @@ def own_parts(
 
         return torch_parts(found)
     return [(path, int(leaf.size)) for path, leaf in weights_by_path(found[1])]
+
+
+def own_state(
+    name: str, features: int, outputs: int, options: Mapping[str, Any], w: Any
+) -> dict[str, Any]:
+    """The arrays of a model by name, as `state_dict` of its torch module has them.
+
+    A model that is no torch module is one array, the flat vector w, whose name is empty.
+    """
+    found = _make(name, features, outputs, 0, options)
+    if not is_torch(found):
+        return {"": w}
+    from fedssca.problem.torch_own import torch_state
+
+    return torch_state(lambda: _make(name, features, outputs, 0, options), w)
+
+
+def _make(name: str, features: int, outputs: int, seed: int, options: Mapping[str, Any]) -> Any:
+    """What the function `name` returns, or an instance of the class of torch modules `name`."""
+    key = "model.name"
+    made, torch = own_function(key, name), sys.modules.get("torch")
+    if torch is not None and isinstance(made, type) and issubclass(made, torch.nn.Module):
+        return call_own(key, name, **options)
+    return call_own(key, name, features, outputs, seed, **options)
 
 
 def is_torch(found: Any) -> bool:

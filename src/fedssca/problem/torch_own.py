@@ -10,10 +10,10 @@ import torch
 
 from fedssca.errors import UserError
 from fedssca.problem.forms import JoinedModel
-from fedssca.problem.torch import layout_of
+from fedssca.problem.torch import layout_of, load_into
 from fedssca.problem.torch_parties import joined_modules, one_module
 
-__all__ = ["torch_model", "torch_parts"]
+__all__ = ["torch_model", "torch_parts", "torch_state"]
 
 
 def torch_model(
@@ -30,9 +30,7 @@ def torch_model(
     """
 
     def seeded(seed: int) -> JoinedModel:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            found = made(seed)
+        found = _drawn(lambda: made(seed), seed)
         kind, factor = getattr(torch, dtype), None if scale == 1 else scale
         if isinstance(found, torch.nn.Module):
             return one_module(found.to(kind), features, factor)
@@ -67,15 +65,46 @@ def _check_widths(
             ) from error
 
 
+def torch_state(made: Callable[[], Any], w: np.ndarray) -> dict[str, np.ndarray]:
+    """The trained modules' arrays by name; w is the flat vector, as `torch_parts` divides it.
+
+    What is not trained, frozen parameters and buffers, is that of seed 0, as in `torch_model`.
+    """
+    found = _drawn(made, 0)
+    named = {"": found} if isinstance(found, torch.nn.Module) else _by_prefix(*found)
+    state: dict[str, np.ndarray] = {}
+    place = 0
+    for prefix, module in named.items():
+        size = sum(p.numel() for p in module.parameters() if p.requires_grad)
+        load_into(module, w[place : place + size])
+        place += size
+        state |= {prefix + name: value.numpy() for name, value in module.state_dict().items()}
+    return state
+
+
+def _drawn(made: Callable[[], Any], seed: int) -> Any:
+    """What made() returns if torch's random numbers begin with the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return made()
+
+
 def torch_parts(found: Any) -> list[tuple[str, int]]:
     """The names of the trained parameters and their sizes, in the order of the flat vector."""
     if isinstance(found, torch.nn.Module):
         return _named("", found)
-    bottoms, head = found
-    parts = _named("head.", head)
-    for number, module in enumerate(bottoms, 1):
-        parts += _named(f"bottom{number}.", module)
+    parts: list[tuple[str, int]] = []
+    for prefix, module in _by_prefix(*found).items():
+        parts += _named(prefix, module)
     return parts
+
+
+def _by_prefix(
+    bottoms: Sequence[torch.nn.Module], head: torch.nn.Module
+) -> dict[str, torch.nn.Module]:
+    """The modules of parties with columns, in the order of the flat vector."""
+    numbered = {f"bottom{number}.": module for number, module in enumerate(bottoms, 1)}
+    return {"head.": head} | numbered
 
 
 def _named(prefix: str, module: torch.nn.Module) -> list[tuple[str, int]]:

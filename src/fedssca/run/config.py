@@ -23,6 +23,7 @@ __all__ = [
     "read",
     "render",
     "section",
+    "tree_of_toml",
 ]
 
 Settings = TypeVar("Settings")
@@ -30,7 +31,7 @@ Settings = TypeVar("Settings")
 
 def parse(text: str, settings: Sequence[str] = (), source: str = "config") -> Config:
     """A Config from a TOML text and `--set` settings such as "algorithm.batch=10"."""
-    tree = _tree(text, source)
+    tree = tree_of_toml(text, source)
     for setting in settings:
         _assign(tree, setting)
     return from_tree(tree)
@@ -59,10 +60,11 @@ def _given(tree: Any) -> Any:
 
 def section(kind: type[Settings], text: str, source: str) -> Settings:
     """Another TOML file, such as site.toml, as settings of the class `kind`."""
-    return validate(kind, _tree(text, source), source)
+    return validate(kind, tree_of_toml(text, source), source)
 
 
-def _tree(text: str, source: str) -> dict[str, Any]:
+def tree_of_toml(text: str, source: str) -> dict[str, Any]:
+    """The sections of a TOML text, which are not checked yet."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -14,7 +14,7 @@ import base64
 import logging
 import threading
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -95,16 +95,31 @@ class ServerJob:
         self._outcome: dict[str, Any] = {"state": "starting"}
         self._taken = threading.Event()
         self._stopped = False
+        self._on_row: Callable[[dict[str, Any]], None] = lambda row: None
 
     def run(self, link: Link, connected: Collection[str], runs: Path) -> None:
         """Carry out the order in a folder below `runs`; wait until its outcome was taken."""
-        self._outcome = {"state": "running"}
+        self.finish(link, connected, runs)
+        self._taken.wait(WAITING)
+
+    def finish(
+        self,
+        link: Link,
+        connected: Collection[str],
+        runs: Path,
+        on_row: Callable[[dict[str, Any]], None] = lambda row: None,
+    ) -> dict[str, Any]:
+        """Carry out the order in a folder below `runs`; `on_row` sees its rows of metrics.
+
+        Returns the outcome: a state of `deploy.outcome` and what belongs to it.
+        """
+        self._outcome, self._on_row = {"state": "running"}, on_row
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             outcome = self._outcome_of(link, connected, runs)
         notes = [str(warning.message) for warning in said if warning.category is UserWarning]
         self._outcome = outcome | {"warnings": list(dict.fromkeys(notes))}
-        self._taken.wait(WAITING)
+        return self._outcome
 
     def _outcome_of(self, link: Link, connected: Collection[str], runs: Path) -> dict[str, Any]:
         """The outcome of the order; whatever goes wrong is one, too."""
@@ -130,7 +145,7 @@ class ServerJob:
             self._server = RunServer(run, link, folder)
             if order.task == "predict":
                 return {"state": "done", "answer": self._server.predict()}
-            self._server.run()
+            self._server.run(self._on_row)
         except SitesMissing as missing_:
             return {"state": "away", "sites": missing_.sites, "message": str(missing_)}
         except UserError as error:

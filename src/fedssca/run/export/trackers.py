@@ -21,7 +21,7 @@ from fedssca.run.config import parse
 from fedssca.run.record import RunDirectory
 from fedssca.run.rows import flat
 
-__all__ = ["ExportTargets", "export_run", "exporting"]
+__all__ = ["ExportTargets", "export_run", "exporting", "returned_numbers", "row_numbers"]
 
 Row = dict[str, Any]
 RETURNED = ("objective", "train_cost", "test_accuracy", "norm_sq", "constraints", "kkt_residual")
@@ -65,14 +65,24 @@ def exporting(run: Path, targets: ExportTargets) -> Iterator[Callable[[Row], Non
 
         def write(row: Row) -> None:
             for sink in sinks:
-                sink(flat(row, _names(run, row)), row["round"], row["seconds"])
+                sink(row_numbers(run, row), row["round"], row["seconds"])
 
         yield write
         if sinks and (final := _result(run)):
-            returned = {key: final[key] for key in RETURNED if key in final}
-            numbers = {f"returned/{k}": v for k, v in flat(returned, _names(run, final)).items()}
+            numbers = returned_numbers(run, final)
             for sink in sinks:
                 sink(numbers, final["round"], final["seconds"])
+
+
+def row_numbers(run: Path, row: Row) -> dict[str, float]:
+    """The numbers of a row of metrics by name, such as "constraint/fnr"."""
+    return flat(row, _names(run, row))
+
+
+def returned_numbers(run: Path, result: Row) -> dict[str, float]:
+    """The numbers of the returned model by name, such as "returned/objective"."""
+    returned = {key: result[key] for key in RETURNED if key in result}
+    return {f"returned/{k}": v for k, v in flat(returned, _names(run, result)).items()}
 
 
 def export_run(run: Path, targets: ExportTargets) -> int:

@@ -4,6 +4,7 @@ provision   certificates and startup kits for all parties of a project
 kit         a startup kit, and the process that runs from it (`python -m` this package)
 session     the submitting side's connection to the server, and what a job's files hold
 job         the classes that a job names at the server and at the sites, and how they call
+recipe      a recipe for users of NVFlare, who start jobs from Python
 """
 
 from __future__ import annotations

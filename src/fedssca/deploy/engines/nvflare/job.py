@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.job_launcher_spec import JobReturnCode
 from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
 from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
@@ -19,7 +20,7 @@ from nvflare.collab import collab
 
 from fedssca.deploy.engine import JobOrder, PeerUnreachable
 from fedssca.deploy.engines.calls import CallLink
-from fedssca.deploy.engines.nvflare.kit import SITE_FILE, SITES, TOPIC
+from fedssca.deploy.engines.nvflare.kit import SITE_FILE, SITE_KIT, SITES, TOPIC
 from fedssca.deploy.engines.nvflare.link import collab_call
 from fedssca.deploy.server.job import ServerJob
 from fedssca.deploy.site.identity import certified
@@ -64,15 +65,18 @@ class JobSite:
     def begin(self) -> None:
         """Find this site's data; a site that was started without any cannot take part."""
         end_with_parent()
-        file = os.environ.get(SITE_FILE)
-        if not file:
-            raise UserError(f"{collab.site_name}: start it with fedssca deploy site KIT --data ...")
+        file = _named(SITE_FILE) or Path(collab.workspace.get_site_config_dir()) / "site.toml"
+        if not file.is_file():
+            raise UserError(
+                f"{collab.site_name}: it has no site.toml that describes its data; start it with "
+                f"fedssca deploy site KIT --data site.toml, or put the file at {file}"
+            )
         cell = collab.fl_ctx.get_engine().get_cell()
-        secure = bool(cell.core_cell.supports_secure_messages())
-        kit = Path(collab.workspace.get_startup_kit_dir())
+        secure = _simulated() or bool(cell.core_cell.supports_secure_messages())
+        kit = (_named(SITE_KIT) or Path(collab.workspace.get_root_dir())) / "startup"
         files = (kit / "client.key", kit / "client.crt", kit / "rootCA.pem")
         identity = certified(*files, kit.parent / SITES)
-        source, ledger = read_source(Path(file)), ledger_of(Path(file))
+        source, ledger = read_source(file), ledger_of(file)
         self._party = Party(collab.site_name, source, secure, identity, ledger)
 
     @collab.publish
@@ -94,11 +98,25 @@ class JobSite:
         return True
 
 
+def _named(variable: str) -> Path | None:
+    """The path that an environment variable of this site names."""
+    place = os.environ.get(variable)
+    return Path(place.replace("{site}", collab.site_name)) if place else None
+
+
+def _simulated() -> bool:
+    """Whether this is NVFlare's simulator: all sites are processes of one user on one machine."""
+    return bool(collab.fl_ctx.get_prop(FLContextKey.SIMULATE_MODE, False))
+
+
 def _post(envelopes: Mapping[str, bytes], timeout: float) -> None:
-    """Call `put` at each peer, encrypted for that peer alone; return when all have answered."""
+    """Call `put` at each peer, encrypted for that peer alone; return when all have answered.
+
+    The simulator has no certificates; there the parties' own seals protect what they send.
+    """
+    how = {"blocking": False, "secure": not _simulated(), "timeout": timeout}
     waiting = {
-        peer: collab.get_clients([peer])(blocking=False, secure=True, timeout=timeout).put(data)
-        for peer, data in envelopes.items()
+        peer: collab.get_clients([peer])(**how).put(data) for peer, data in envelopes.items()
     }
     for peer, results in waiting.items():
         if not [done for _, done in results if done is True]:

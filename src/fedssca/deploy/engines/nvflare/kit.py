@@ -16,7 +16,17 @@ from fedssca.deploy.roster import read_roster
 from fedssca.errors import UserError
 from fedssca.system import COMMAND
 
-__all__ = ["CLASSES", "SITES", "SITE_FILE", "TOPIC", "NvflareKit", "is_kit", "open_kit"]
+__all__ = [
+    "CLASSES",
+    "SETTINGS",
+    "SITES",
+    "SITE_FILE",
+    "SITE_KIT",
+    "TOPIC",
+    "NvflareKit",
+    "is_kit",
+    "open_kit",
+]
 
 CLASSES = "fedssca.deploy.engines.nvflare.job."
 """The module of the classes that a job may name."""
@@ -28,7 +38,18 @@ SITES = "sites.json"
 """The signed list of the project's parties, in the folder of every kit."""
 
 SITE_FILE = "FEDSSCA_SITE"
-"""The environment variable that tells a job's process where its site.toml is."""
+"""The environment variable that tells a job's process where its site.toml is.
+
+"{site}" in it stands for the name of the site, where one machine runs several of them. Without the
+variable, the file `local/site.toml` of the site's NVFlare workspace is used."""
+
+SITE_KIT = "FEDSSCA_KIT"
+"""The environment variable with the folder of the kit whose certificate a site signs with.
+
+"{site}" stands for its name. Without the variable, it is the kit that the site was started from."""
+
+RECIPE_SERVER = "fedssca.deploy.engines.nvflare.recipe.server.RecipeServer"
+"""The server's class of a job that a recipe made."""
 
 ALLOWED = [
     CLASSES,
@@ -36,6 +57,13 @@ ALLOWED = [
     "nvflare.collab.runtime.executor.CollabExecutor",
 ]
 """What a job may name at a party."""
+
+ALLOWED_AT_SERVER = [
+    RECIPE_SERVER,
+    "nvflare.app_opt.tracking.tb.tb_receiver.TBAnalyticsReceiver",
+]
+"""What else a job may name at the server: NVFlare's writer of TensorBoard files writes into the
+folder of the job only. Receivers that send metrics elsewhere, such as MLflow's, are not in it."""
 
 SETTINGS = {
     "JAX_PLATFORMS": "cpu",
@@ -55,7 +83,7 @@ RIGHTS = {
     "submit_job": "any",
     "clone_job": "none",
     "manage_job": "any",
-    "download_job": "none",
+    "download_job": "any",
     "view": "any",
     "operate": "any",
     "shell_commands": "none",
@@ -63,7 +91,8 @@ RIGHTS = {
     "byoc": "none",
     "server-predeployed-flwr": "none",
 }
-"""What the submitter may do: bring no code of its own ("byoc"), and open no shell at a site."""
+"""What the submitter may do: bring no code of its own ("byoc"), and open no shell at a site. The
+folder of a job, which can be downloaded, has its settings and what the submitter gets anyway."""
 
 
 def is_kit(path: Path) -> bool:
@@ -118,7 +147,8 @@ class NvflareKit:
         """Write the settings that depend on the kit's place, and who may do what here."""
         local = self.path / "local"
         resources = _json(local / "resources.json.default")
-        resources["class_allow_list"] = ALLOWED
+        more = ALLOWED_AT_SERVER if self.kind == "server" else []
+        resources["class_allow_list"] = [*ALLOWED, *more]
         if self.kind == "site":
             resources["allow_log_streaming"] = False  # what a site logs stays there
         for part in resources["components"]:
