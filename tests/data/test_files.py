@@ -14,6 +14,7 @@ from fedssca.data.load import DataSource
 from fedssca.errors import UserError
 from fedssca.run.build import load_dataset, share_out
 from fedssca.run.config import parse
+from fedssca.run.execute import execute
 
 
 def write(folder: Path, name: str, header: str, rows: list[str]) -> str:
@@ -62,6 +63,50 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
         load(path=[a, a])
     d = write(tmp_path, "d.csv", "age,town,y", [f",{r.split(',', 1)[1]}" for r in hospital(0, 10)])
     assert load(path=[a, d]).features == ("age", "age missing", "town=n", "town=s")
+
+
+def test_a_folder_with_one_file_per_state(tmp_path: Path) -> None:
+    """As folktables writes the census: codes and numbers, a comparison as the label."""
+    folder = tmp_path / "states"
+    folder.mkdir()
+    rows = {"AL": 40, "CA": 80, "WY": 20}
+    for number, (state, count) in enumerate(rows.items()):
+        each = [f"{20 + i % 50},{1 + i % 2},{9000 + 700 * i + number}" for i in range(count)]
+        write(folder, f"{state}.csv", "AGEP,SEX,PINCP", each)
+    settings = [f"data.path={folder}/*.csv", "data.label=PINCP > 20000", "data.categories=['SEX']"]
+    config = parse("", [*settings, "model.name=linear", "algorithm.rounds=4", "algorithm.batch=5"])
+    dataset = load_dataset(config)
+    clients = share_out(config.data, dataset, 0)
+    assert isinstance(clients, Rows)
+    assert (clients.names, sum(clients.sizes)) == (("AL", "CA", "WY"), len(dataset.train["y"]))
+    assert dataset.features == ("AGEP", "SEX=1", "SEX=2")
+    assert np.bincount(dataset.held_out["client"]).tolist() == [8, 16, 4]
+    result = execute(config, tmp_path / "run")
+    assert [each["name"] for each in result["per_client"]] == ["AL", "CA", "WY"]
+    assert all("test" in each for each in result["per_client"])
+    one = parse("", [f"data.path={folder}/W*.csv", *settings[1:]])
+    assert share_out(one.data, load_dataset(one), 0).count == 1  # not ten parts of one file
+
+
+def test_a_folder_that_does_not_fit(tmp_path: Path) -> None:
+    write(tmp_path, "AL.csv", "age,town,ill", hospital(0, 10))
+    with pytest.raises(UserError, match=r"is a folder of tables: data\.path = '.*/\*\.csv' takes"):
+        load(path=str(tmp_path))
+    write(tmp_path, "CA.csv", "age,city,street,ill", [f"x,{row}" for row in hospital(0, 10)])
+    told = (
+        r"CA\.csv has the columns 'city', 'street' and .*AL\.csv has not, and it lacks the column"
+    )
+    with pytest.raises(
+        UserError, match=told + r" 'town'.*data\.drop = \['city', 'street', 'town'\]"
+    ):
+        load(path=f"{tmp_path}/*.csv", label="ill")
+    write(tmp_path, "CA.csv", "age,town,sick", hospital(0, 10))
+    told = r"CA\.csv has no column 'ill', which is the label; its columns are age, town, sick"
+    with pytest.raises(UserError, match=told):
+        load(path=f"{tmp_path}/*.csv", label="ill")
+    write(tmp_path, "AL.csv", "age,town,y", hospital(0, 10))
+    with pytest.raises(UserError, match=r"CA\.csv has no column 'y', which is the label"):
+        load(path=f"{tmp_path}/*.csv")
 
 
 def test_one_party_per_file(tmp_path: Path) -> None:

@@ -10,12 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from fedssca.data.encode.cells import Array, is_text, missing_cells, stacked
+from fedssca.data.encode.labels import USUAL, label_source
 from fedssca.data.ids import canonical, id_cells
 from fedssca.data.lines import Reading
 from fedssca.data.tables import Table, is_table, read_table, table_name
 from fedssca.errors import UserError, nearest
 
-__all__ = ["JoinedFiles", "expanded", "join_columns", "several", "stack_rows"]
+__all__ = ["JoinedFiles", "expanded", "is_pattern", "join_columns", "several", "stack_rows"]
+
+MOST_NAMED = 8
+"""The most columns that a message names."""
 
 
 class JoinedFiles(NamedTuple):
@@ -35,12 +39,18 @@ class JoinedFiles(NamedTuple):
     """Columns that only some of the files have."""
 
 
+def is_pattern(path: str) -> bool:
+    """Whether a path stands for all files that match it, such as sites/*.csv."""
+    place = Path(path).expanduser()
+    return has_magic(str(place)) and not place.exists()
+
+
 def expanded(paths: Sequence[str]) -> list[Path]:
     """The files that paths and patterns such as sites/*.csv name; those of a pattern are sorted."""
     found: list[Path] = []
     for each in paths:
         place = Path(each).expanduser()
-        if place.exists() or not has_magic(str(place)):
+        if not is_pattern(each):
             found.append(place)
             continue
         matching = sorted(glob(str(place), recursive=True))
@@ -57,32 +67,60 @@ def expanded(paths: Sequence[str]) -> list[Path]:
 
 def several(paths: Sequence[Path]) -> str:
     """A name for several files together."""
-    return f"{table_name(paths[0])} and {len(paths) - 1} more"
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{table_name(paths[0])}{more}"
 
 
-def stack_rows(paths: Sequence[Path], reading: Reading, away: Collection[str] = ()) -> JoinedFiles:
+def stack_rows(
+    paths: Sequence[Path], reading: Reading, away: Collection[str] = (), label: str | None = None
+) -> JoinedFiles:
     """Put the rows of several files below each other; their columns may be in any order.
 
-    The columns `away` are left out of files that have them, if not all have.
+    The columns `away` are left out of files that have them, if not all have. Every file needs the
+    column of the `label`, or, if that is not given, the one with a usual name.
     """
     tables = [read_table(path, reading) for path in paths]
     somewhere = {name for table in tables for name in table}
+    _check_label(label, somewhere, paths, tables)
     rare = frozenset(n for n in away if n in somewhere and not all(n in t for t in tables))
     tables = [{n: cells for n, cells in table.items() if n not in rare} for table in tables]
     names = list(tables[0])
     for path, table in zip(paths, tables, strict=True):
-        odd = sorted(set(names) ^ set(table))
-        if odd:
-            has, lacks = (path, paths[0]) if odd[0] in table else (paths[0], path)
+        if odd := sorted(set(names) ^ set(table)):
+            more, less = _listed(set(table) - set(names)), _listed(set(names) - set(table))
+            has, lacks = (path, paths[0]) if more else (paths[0], path)
+            also = f", and it lacks {less}" if more and less else ""
             raise UserError(
-                f"{has} has the column {odd[0]!r} and {lacks} has not; files with rows need the "
-                f"same columns: set data.drop = [{odd[0]!r}], or rename it"
+                f"{has} has {more or less} and {lacks} has not{also}; files with rows need the "
+                f"same columns: set data.drop = {odd[:MOST_NAMED]}, or rename columns"
             )
     owners = np.repeat(np.arange(len(paths), dtype=np.int32), [_rows(table) for table in tables])
     table = {name: _stacked(name, [t[name] for t in tables], paths) for name in names}
     called = [table_name(path) for path in paths]
     clients = called if len(set(called)) == len(called) else [str(path) for path in paths]
     return JoinedFiles(table, owners, {}, clients=tuple(clients), left_out=rare)
+
+
+def _check_label(
+    label: str | None, somewhere: Collection[str], paths: Sequence[Path], tables: Sequence[Table]
+) -> None:
+    """Raise a UserError if some of the files have the label's column and another has not."""
+    named = [label] if label else [name for name in USUAL if name in somewhere]
+    column = label_source(named[0], somewhere) if len(named) == 1 else None
+    for path, table in zip(paths, tables, strict=True):
+        if column is not None and column not in table:
+            raise UserError(
+                f"{path} has no column {column!r}, which is the label; its columns are "
+                f"{', '.join(list(table)[:MOST_NAMED])}: add it, or leave the file out of data.path"
+            )
+
+
+def _listed(columns: Collection[str]) -> str:
+    """Names of columns in a message."""
+    shown = sorted(columns)[:MOST_NAMED]
+    more = f" and {len(columns) - len(shown)} more" if len(columns) > len(shown) else ""
+    named = ", ".join(map(repr, shown)) + more
+    return f"the column{'s' if len(columns) > 1 else ''} {named}" if columns else ""
 
 
 def join_columns(paths: Sequence[Path], id_column: str, reading: Reading) -> JoinedFiles:

@@ -21,7 +21,14 @@ from fedssca.data.encode.labels import (
     label_sources,
 )
 from fedssca.data.encode.misread import misread_numbers
-from fedssca.data.files import JoinedFiles, expanded, join_columns, several, stack_rows
+from fedssca.data.files import (
+    JoinedFiles,
+    expanded,
+    is_pattern,
+    join_columns,
+    several,
+    stack_rows,
+)
 from fedssca.data.lines import Reading, is_number
 from fedssca.data.mapped import mapped
 from fedssca.data.named import NAMES, ready_made
@@ -96,14 +103,24 @@ class DataSource:
         return self._files()
 
     def _files(self) -> RawData | Dataset:
-        paths = expanded([self.path] if isinstance(self.path, str) else list(self.path or ()))
+        named = [self.path] if isinstance(self.path, str) else list(self.path or ())
+        paths = expanded(named)
         if len(paths) > 1 and self.split == "feature":
             return self._raw(several(paths), join_columns(paths, self.id, self.reading))
-        if len(paths) > 1:
-            return self._raw(several(paths), stack_rows(paths, self.reading, self._away))
+        own = is_pattern(named[0]) and is_table(paths[0]) and self.split == "sample"
+        if len(paths) > 1 or own:  # a pattern means one client per file, be it one file
+            joined = stack_rows(paths, self.reading, self._away, self.label)
+            return self._raw(several(paths), joined)
         (path,) = paths
         if path.is_dir() or path.suffix.lower() == ".npz":
             self._check_no_table(f"{path} holds arrays without names of columns")
+        if path.is_dir() and not (path / "x.npy").exists():
+            endings = {file.suffix for file in path.iterdir() if is_table(file)}
+            for ending in sorted(endings):
+                raise UserError(
+                    f"{path} is a folder of tables: data.path = '{path}/*{ending}' takes each of "
+                    "its files as a client"
+                )
         if path.is_dir():
             own = self.label if isinstance(self.label, str) else "y"
             return mapped(path, own, self.keep, self.kind)
