@@ -35,7 +35,7 @@ from fedssca.privacy.noise.ledger import Spending
 from fedssca.rounds.codec import Envelope, InvalidMessage, decode, encode, note, read_note
 from fedssca.run.schema import SiteFile
 
-__all__ = ["About", "Guard"]
+__all__ = ["About", "Guard", "error_answer"]
 
 LONGEST_LINE = 500
 """The number of characters of the longest error that leaves a site."""
@@ -113,15 +113,7 @@ class Guard:
 
     def error(self, envelope: Envelope, error: Exception) -> bytes:
         """The bytes of an error: one line, without the words of an error that nobody foresaw."""
-        known = isinstance(error, UserError | InvalidMessage | PeerUnreachable)
-        text = str(error)
-        if not known:
-            logging.getLogger(__name__).error("an error at this site", exc_info=error)
-            text = f"an error of type {type(error).__name__}, see the log of this site"
-        said = {"message": " ".join(text.split())[:LONGEST_LINE]}
-        if isinstance(error, PeerUnreachable):
-            said["peer"] = error.peer
-        return encode(envelope._replace(kind="error", arrays=note(said)))
+        return error_answer(envelope, error)
 
     def to_peers(self, post: Post, about: Callable[[], About], seal: Seal) -> Post:
         """`post` for messages that may leave; the only way in which the site reaches its peers.
@@ -220,3 +212,16 @@ def _is_message(own: Mapping[str, np.ndarray]) -> bool:
 
 def _all_bytes(arrays: Mapping[str, np.ndarray]) -> bool:
     return all(array.dtype == np.uint8 for array in arrays.values())
+
+
+def error_answer(envelope: Envelope, error: Exception) -> bytes:
+    """The bytes of an error, also for a site that has no data and so no guard of them."""
+    known = isinstance(error, UserError | InvalidMessage | PeerUnreachable)
+    text = str(error)
+    if not known:
+        logging.getLogger(__name__).error("an error at this site", exc_info=error)
+        text = f"an error of type {type(error).__name__}, see the log of this site"
+    said = {"message": " ".join(text.split())[:LONGEST_LINE]}
+    if isinstance(error, PeerUnreachable):
+        said["peer"] = error.peer
+    return encode(envelope._replace(kind="error", arrays=note(said)))

@@ -22,13 +22,15 @@ from fedssca.deploy.engine import JobOrder, PeerUnreachable
 from fedssca.deploy.engines.calls import CallLink
 from fedssca.deploy.engines.nvflare.kit import SITE_FILE, SITE_KIT, SITES, TOPIC
 from fedssca.deploy.engines.nvflare.link import collab_call
+from fedssca.deploy.notes import check_request
 from fedssca.deploy.server.job import ServerJob
+from fedssca.deploy.site.guard import error_answer
 from fedssca.deploy.site.identity import certified
 from fedssca.deploy.site.ledger import ledger_of
 from fedssca.deploy.site.party import Party
 from fedssca.deploy.site.raw_table import read_source
 from fedssca.errors import UserError
-from fedssca.rounds.codec import InvalidMessage
+from fedssca.rounds.codec import InvalidMessage, decode
 from fedssca.system import end_with_parent
 
 __all__ = ["JobLauncher", "JobServer", "JobSite"]
@@ -60,16 +62,23 @@ class JobSite:
 
     def __init__(self) -> None:
         self._party: Party | None = None
+        self._refusal: UserError | None = None
 
     @collab.init
     def begin(self) -> None:
-        """Find this site's data; a site that was started without any cannot take part."""
+        """Find this site's data; a site that has none tells the server so."""
         end_with_parent()
+        try:
+            self._party = self._found()
+        except UserError as error:
+            self._refusal = error
+
+    def _found(self) -> Party:
         file = _named(SITE_FILE) or Path(collab.workspace.get_site_config_dir()) / "site.toml"
         if not file.is_file():
             raise UserError(
-                f"{collab.site_name}: it has no site.toml that describes its data; start it with "
-                f"fedssca deploy site KIT --data site.toml, or put the file at {file}"
+                "it has no site.toml, which describes its data: start it with fedssca deploy site "
+                "KIT --data site.toml, or put that file into the folder local of its workspace"
             )
         cell = collab.fl_ctx.get_engine().get_cell()
         secure = _simulated() or bool(cell.core_cell.supports_secure_messages())
@@ -77,14 +86,16 @@ class JobSite:
         files = (kit / "client.key", kit / "client.crt", kit / "rootCA.pem")
         identity = certified(*files, kit.parent / SITES)
         source, ledger = read_source(file), ledger_of(file)
-        self._party = Party(collab.site_name, source, secure, identity, ledger)
+        return Party(collab.site_name, source, secure, identity, ledger)
 
     @collab.publish
     def handle(self, data: bytes) -> bytes:
         """Answer the server."""
-        assert self._party is not None
         if collab.caller != "server":
             raise UserError(f"{collab.caller} asked what only the server may ask")
+        if self._party is None:
+            assert self._refusal is not None
+            return error_answer(check_request(decode(data)), self._refusal)
         return self._party.handle(data, _post)
 
     @collab.publish
