@@ -31,6 +31,7 @@ from fedssca.run.config import parse
 from fedssca.run.execute import train
 from fedssca.run.model import model_from
 from fedssca.run.versions import versions
+from fedssca.system import keep_compiled_programs
 
 NUMBERS = ("age", "sex", "trestbps", "chol", "fbs", "thalach", "exang", "oldpeak")
 HEADS = (
@@ -123,6 +124,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="a file for the table, with date and versions")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
+    keep_compiled_programs()
     made = datasets(args.data)
     lines: list[dict[str, Any]] = []
     print(" | ".join(["", *HEADS, ""]).strip(), "|---" * len(HEADS) + "|", sep="\n")
