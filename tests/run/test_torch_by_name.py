@@ -10,6 +10,7 @@ import pytest
 
 from fedssca import load_model
 from fedssca.errors import UserError
+from fedssca.problem.own import own_parts, own_state
 from fedssca.run.config import parse
 from fedssca.run.execute import execute
 from tests.deploy.loopback import deployed
@@ -18,6 +19,15 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 PACKAGE = """
 import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(30, width), torch.nn.Linear(width, 2)
+
+    def forward(self, x):
+        return self.two(torch.tanh(self.one(x)))
+
 from torch import nn
 from fedssca import replace_batch_norm
 
@@ -114,3 +124,15 @@ def test_group_norm_in_place_of_batch_norm(package: Path) -> None:
     with pytest.warns(UserWarning, match="GroupNorm takes the place of BatchNorm in 1: its scores"):
         result = execute(parse(CONFIG, ["model.name=torch_nets:grouped"]), package / "run")
     assert result["train_accuracy"] > 0.8
+
+
+def test_a_class_and_the_arrays_by_name(package: Path) -> None:
+    """A class is called with its options; the flat vector is divided as in state_dict."""
+    options = {"torch_nets:Net": {"width": 3}, "torch_nets:parties": {}}
+    for name, own in options.items():
+        parts = own_parts(name, 30, 2, own)
+        w = np.arange(sum(size for _, size in parts), dtype=np.float32)
+        state = own_state(name, 30, 2, own, w)
+        assert list(state) == [part for part, _ in parts]
+        assert np.concatenate([array.ravel() for array in state.values()]).tolist() == w.tolist()
+    assert list(state)[:3] == ["head.weight", "head.bias", "bottom1.0.weight"]
