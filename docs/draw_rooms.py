@@ -33,6 +33,7 @@ TOPICS = {
     "report": "pages about runs",
     "studies": "reproduce, bench, audit",
     "cli": "one file per command",
+    "flower": "names for Flower apps",
 }
 
 

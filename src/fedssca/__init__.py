@@ -63,7 +63,7 @@ _MODULE_OF = {
     "false_positive_rate_at_most": "fedssca.problem.constraints",
     "first_order": "fedssca.methods.surrogate",
     "first_state": "fedssca.methods.algorithm",
-    "flower": "fedssca.run.apps",
+    "flower": "fedssca.flower",
     "follow_csv": "fedssca.data.sources",
     "from_loaders": "fedssca.data.loaders",
     "from_module": "fedssca.problem.torch",
@@ -125,6 +125,7 @@ _DOORS = {"nvflare"}
 __all__ = [name for name in _MODULE_OF if name not in _NEEDS_TORCH | _NEEDS_FLOWER]
 
 if TYPE_CHECKING:
+    from fedssca import flower as flower
     from fedssca.data.dataset import Dataset as Dataset
     from fedssca.data.encode import TargetScale as TargetScale
     from fedssca.data.encode.label_sets import label_sets as label_sets
@@ -220,7 +221,6 @@ if TYPE_CHECKING:
     from fedssca.problem.worst import minimise_worst as minimise_worst
     from fedssca.rounds.fused import Fused as Fused
     from fedssca.rounds.in_process import Local as Local
-    from fedssca.run.apps import flower as flower
     from fedssca.run.build.calibrate import auto as auto
     from fedssca.run.estimators import FederatedClassifier as FederatedClassifier
     from fedssca.run.estimators import FederatedRegressor as FederatedRegressor
@@ -238,7 +238,9 @@ else:
             return import_module(f"fedssca.{name}")
         if name not in _MODULE_OF:
             raise AttributeError(f"module 'fedssca' has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        module = import_module(_MODULE_OF[name])
+        own = module.__name__ == f"{__name__}.{name}"
+        value = globals()[name] = module if own else getattr(module, name)
         return value
 
 

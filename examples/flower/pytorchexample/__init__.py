@@ -1,1 +1,1 @@
-"""Flower's quick start with PyTorch."""
+"""pytorchexample."""

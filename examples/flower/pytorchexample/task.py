@@ -1,10 +1,10 @@
-"""Model and data of Flower's quick start; the images are the digits of scikit-learn."""
+"""pytorchexample: A Flower / PyTorch app."""
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset
 
 
 class Net(nn.Module):
@@ -28,31 +28,56 @@ class Net(nn.Module):
         return self.fc3(x)
 
 
-def load_data(partition_id, num_partitions, batch_size):
-    """The rows of one client, as training and test loaders."""
-    digits = load_digits()
-    x = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 8 - 1
-    x, y = F.interpolate(x, (32, 32)).expand(-1, 3, -1, -1), torch.tensor(digits.target)
-    own = torch.arange(partition_id, len(y), num_partitions)
-    train, test = own[: len(own) * 4 // 5], own[len(own) * 4 // 5 :]
-    generator = torch.Generator().manual_seed(partition_id)
-    return (
-        DataLoader(TensorDataset(x[train], y[train]), batch_size, True, generator=generator),
-        DataLoader(TensorDataset(x[test], y[test]), 256),
-    )
+class Images(Dataset):
+    """Rows of the digits of scikit-learn, in the size and form of CIFAR-10's images"""
+
+    def __init__(self, rows):
+        digits = load_digits()
+        images = torch.tensor(digits.images[rows], dtype=torch.float32)[:, None] / 8 - 1
+        self.images = F.interpolate(images, (32, 32)).expand(-1, 3, -1, -1)
+        self.labels = torch.tensor(digits.target[rows])
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, row):
+        return {"img": self.images[row], "label": self.labels[row]}
+
+
+def split_rows():
+    """Divide all rows: 80% for the clients, 20% for the server."""
+    rows = torch.randperm(1797, generator=torch.Generator().manual_seed(42))
+    return rows[:1437], rows[1437:]
+
+
+def load_data(partition_id: int, num_partitions: int, batch_size: int):
+    """Load partition of the clients' rows."""
+    partition = split_rows()[0][partition_id::num_partitions]
+    # Divide data on each node: 80% train, 20% test
+    size = len(partition) * 4 // 5
+    trainloader = DataLoader(Images(partition[:size]), batch_size=batch_size, shuffle=True)
+    testloader = DataLoader(Images(partition[size:]), batch_size=batch_size)
+    return trainloader, testloader
+
+
+def load_centralized_dataset():
+    """Load test set and return dataloader."""
+    return DataLoader(Images(split_rows()[1]), batch_size=128)
 
 
 def train(net, trainloader, epochs, lr, device):
     """Train the model on the training set."""
-    net.to(device)
+    net.to(device)  # move model to GPU if available
     criterion = torch.nn.CrossEntropyLoss().to(device)
     optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
     net.train()
     running_loss = 0.0
     for _ in range(epochs):
-        for images, labels in trainloader:
+        for batch in trainloader:
+            images = batch["img"].to(device)
+            labels = batch["label"].to(device)
             optimizer.zero_grad()
-            loss = criterion(net(images.to(device)), labels.to(device))
+            loss = criterion(net(images), labels)
             loss.backward()
             optimizer.step()
             running_loss += loss.item()
@@ -62,11 +87,15 @@ def train(net, trainloader, epochs, lr, device):
 def test(net, testloader, device):
     """Validate the model on the test set."""
     net.to(device)
-    criterion = torch.nn.CrossEntropyLoss(reduction="sum")
+    criterion = torch.nn.CrossEntropyLoss()
     correct, loss = 0, 0.0
     with torch.no_grad():
-        for images, labels in testloader:
-            outputs = net(images.to(device))
-            loss += criterion(outputs, labels.to(device)).item()
-            correct += (torch.max(outputs, 1)[1] == labels.to(device)).sum().item()
-    return loss / len(testloader.dataset), correct / len(testloader.dataset)
+        for batch in testloader:
+            images = batch["img"].to(device)
+            labels = batch["label"].to(device)
+            outputs = net(images)
+            loss += criterion(outputs, labels).item()
+            correct += (torch.max(outputs.data, 1)[1] == labels).sum().item()
+    accuracy = correct / len(testloader.dataset)
+    loss = loss / len(testloader)
+    return loss, accuracy

@@ -1,12 +1,24 @@
-"""Flower's apps in this process: a grid that gives every message to a ClientApp."""
+"""Flower's apps in this process: a grid that gives every message to a ClientApp.
+
+`python -m tests.run.apps.flower_apps` prints the table of docs/flower.md.
+"""
 
 from __future__ import annotations
 
 import importlib
+import logging
+import os
+import random
+import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from flwr.app import Context, Message, RecordDict
@@ -14,12 +26,17 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from fedssca import flower
+
+ROOT = Path(__file__).parents[3]
+
 SETTINGS = {
     "num-server-rounds": 10,
     "fraction-evaluate": 1.0,
     "local-epochs": 1,
     "learning-rate": 0.05,
     "batch-size": 32,
+    "seed": 0,
 }
 """The section [tool.flwr.app.config] of the example."""
 
@@ -61,28 +78,94 @@ class AppGrid(Grid):
 
 
 def run_example(folder: Path, nodes: int = 4, seed: int = 0, **settings: Any) -> Any:
-    """Run the apps of a folder to their end; returns the model that the ServerApp hands on."""
+    """Run the apps of a folder to their end, in a folder of their own.
+
+    Returns the accuracy of the saved model on the server's test rows, and its mean confidence on
+    the clients' training rows and on the server's test rows.
+    """
     sys.path.insert(0, str(folder))
-    threads = torch.get_num_threads()
+    threads, before = torch.get_num_threads(), Path.cwd()
     torch.set_num_threads(1)  # the same numbers on any machine, and no threads that wait
     try:
         client = importlib.import_module("pytorchexample.client_app").app
         server = importlib.import_module("pytorchexample.server_app").app
-        net = importlib.import_module("pytorchexample.task")
-        torch.manual_seed(seed)
-        context = Context(1, 1, {}, RecordDict(), SETTINGS | settings)
-        server(AppGrid(client, nodes, **settings), context)
-        model = net.Net()
-        model.load_state_dict(context.state["arrays"].to_torch_state_dict())
-        tests = [net.load_data(i, nodes, 32)[1].dataset.tensors for i in range(nodes)]
+        task = importlib.import_module("pytorchexample.task")
+        settings = {"seed": seed} | settings
+        random.seed(seed)  # Flower draws the order of the clients
+        with tempfile.TemporaryDirectory() as place:
+            os.chdir(place)
+            server(
+                AppGrid(client, nodes, **settings),
+                Context(1, 1, {}, RecordDict(), SETTINGS | settings),
+            )
+            model = task.Net()
+            model.load_state_dict(torch.load("final_model.pt"))
+        trained = [task.load_data(i, nodes, 32)[0].dataset for i in range(nodes)]
+        test = task.load_centralized_dataset().dataset
     finally:
+        os.chdir(before)
         torch.set_num_threads(threads)
         sys.path.remove(str(folder))
         for name in [name for name in sys.modules if name.startswith("pytorchexample")]:
             del sys.modules[name]
-    x, y = (torch.cat(parts) for parts in zip(*tests, strict=True))
-    with torch.no_grad():
-        scores = model(x)
-    losses = torch.nn.functional.cross_entropy(scores, y, reduction="none")
-    accuracy = float((scores.argmax(dim=1) == y).double().mean())
-    return accuracy, float(losses[y == 8].mean())
+
+    def about(images: torch.Tensor, labels: torch.Tensor) -> tuple[float, float]:
+        with torch.no_grad():
+            sure, found = model(images).softmax(1).max(1)
+        return float((found == labels).double().mean()), float(sure.mean())
+
+    joined = [torch.cat([getattr(d, part) for d in trained]) for part in ("images", "labels")]
+    accuracy, unseen = about(test.images, test.labels)
+    return accuracy, about(*joined)[1], unseen
+
+
+def page_diff() -> str:
+    """The changes of the how-to page."""
+    (found,) = re.findall(r"```diff\n(.*?)```", (ROOT / "docs/flower.md").read_text(), re.S)
+    return str(found)
+
+
+def limited_example(folder: Path) -> Path:
+    """The example with the changes of the page, in a new folder."""
+    shutil.copytree(ROOT / "examples/flower", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run(["git", "apply", "-"], cwd=folder, input=page_diff().encode(), check=True)
+    return folder
+
+
+@contextmanager
+def trainings() -> Iterator[list[tuple[flower.LimitedFedAvg, Any]]]:
+    """The strategies that are started inside, and what they return."""
+    made: list[tuple[flower.LimitedFedAvg, Any]] = []
+    original = flower.LimitedFedAvg.start
+
+    def start(self: flower.LimitedFedAvg, *given: Any, **more: Any) -> Any:
+        made.append((self, original(self, *given, **more)))
+        return made[-1][1]
+
+    with mock.patch.object(flower.LimitedFedAvg, "start", start):
+        yield made
+
+
+def main(seeds: int) -> None:
+    """The example before and after the changes, for some seeds."""
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    with tempfile.TemporaryDirectory() as scratch, trainings() as made:
+        limited = limited_example(Path(scratch) / "limited")
+        for seed in range(seeds):
+            for name, folder in (("before", ROOT / "examples/flower"), ("after", limited)):
+                accuracy, trained, unseen = run_example(folder, seed=seed)
+                print(
+                    f"seed {seed} {name:6} accuracy {accuracy:.3f}, confidence: "
+                    f"training rows {trained:.3f}, test rows {unseen:.3f}",
+                    flush=True,
+                )
+            strategy, result = made[-1]
+            last = max(result.train_metrics_clientapp)
+            print(
+                f"seed {seed} returned the model of round {strategy.certificate['round']}; after "
+                f"the last round: {result.train_metrics_clientapp[last]['confidence']:.3f}"
+            )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if sys.argv[1:] else 3)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-import shutil
-import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +17,22 @@ torch = pytest.importorskip("torch", reason=REASON)
 from flwr.app import ConfigRecord, Message, RecordDict  # noqa: E402
 
 from fedssca import UserError, flower  # noqa: E402
-from tests.run.apps.flower_apps import AppGrid, run_example  # noqa: E402
+from tests.run.apps.flower_apps import (  # noqa: E402
+    AppGrid,
+    limited_example,
+    page_diff,
+    run_example,
+    trainings,
+)
 
 ROOT = Path(__file__).parents[3]
-NAME = "loss of 8"
-
-
-def page_diff() -> str:
-    (found,) = re.findall(r"```diff\n(.*?)```", (ROOT / "docs/flower.md").read_text(), re.S)
-    return str(found)
+NAME, LIMIT = "confidence", 0.9
 
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Flower's quick start with the changes of the page."""
-    folder = tmp_path_factory.mktemp("app") / "limited"
-    shutil.copytree(ROOT / "examples/flower", folder, ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run(["git", "apply", "-"], cwd=folder, input=page_diff().encode(), check=True)
-    return folder
+    return limited_example(tmp_path_factory.mktemp("app") / "limited")
 
 
 def test_few_lines_change() -> None:
@@ -42,35 +40,43 @@ def test_few_lines_change() -> None:
     assert 0 < len(changed) <= 15
 
 
-def test_the_limit_is_kept_at_the_same_accuracy(
-    limited: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[flower.LimitedFedAvg] = []
-    results: list[Any] = []
-    original = flower.LimitedFedAvg.start
-
-    def start(self: flower.LimitedFedAvg, *given: Any, **more: Any) -> Any:
-        made.append(self)
-        results.append(original(self, *given, **more))
-        return results[-1]
-
-    monkeypatch.setattr(flower.LimitedFedAvg, "start", start)
-    before, loose = run_example(ROOT / "examples/flower")
-    after, kept = run_example(limited)
-    assert loose > 0.3, "without a limit it is broken"
-    assert kept <= 0.3
+def test_the_limit_is_kept_at_the_same_accuracy(limited: Path) -> None:
+    before, loose, _ = run_example(ROOT / "examples/flower")
+    with trainings() as made:
+        after, kept, _ = run_example(limited)
+    assert loose > LIMIT, "without a limit it is broken"
+    assert kept <= LIMIT
     error = (2 * before * (1 - before) / 360) ** 0.5
     assert after >= before - 2 * error, "the same accuracy, but for what 360 test rows can tell"
-    (strategy,), (result,) = made, results
+    ((strategy, result),) = made
     (entry,) = strategy.certificate["limits"]
     assert strategy.certificate["feasible"]
     assert entry["value"] == pytest.approx(kept, rel=1e-4), "measured again over all clients' rows"
-    assert entry["margin"] == pytest.approx(0.3 - kept, abs=1e-4)
-    last = result.evaluate_metrics_clientapp[10]
-    assert len(last[f"{NAME} by client"]) == len(last["clients"]) == 4
-    assert last["limits_kept"] in (0, 1)
-    assert last[f"multiplier of {NAME}"] > 0
-    assert NAME in result.train_metrics_clientapp[1]
+    assert entry["margin"] == pytest.approx(LIMIT - kept, abs=1e-4)
+    assert entry["held_out"]["rows"] < entry["rows"]
+    returned = strategy.certificate["round"]
+    history = result.train_metrics_clientapp
+    assert set(history) == set(range(1, 12)), "the model of the last round is measured too"
+    feasible = {t - 1: row["objective"] for t, row in history.items() if row[NAME] <= LIMIT}
+    assert min(feasible, key=feasible.__getitem__) == returned, "chosen by training rows alone"
+    for last in (history[11], result.evaluate_metrics_clientapp[10]):
+        assert len(last[f"{NAME} by client"]) == len(last["clients"]) == 4
+        assert last["limits_kept"] == int(last[NAME] <= LIMIT)
+        assert last[f"multiplier of {NAME}"] > 0
+    lines = strategy._lines()
+    assert lines[0] == f"model of round {returned}: all limits are kept on the training rows"
+    assert "worst client" in lines[1]
+    assert "not used for the choice" in lines[2]
+
+
+def test_the_names_are_imported_from_one_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedssca.flower import LimitedFedAvg, LimitedLoss
+
+    assert (flower.LimitedFedAvg, flower.LimitedLoss) == (LimitedFedAvg, LimitedLoss)
+    monkeypatch.delitem(sys.modules, "fedssca.flower")
+    monkeypatch.setitem(sys.modules, "flwr.serverapp.strategy", None)
+    with pytest.raises(UserError, match=r"older than flwr 1\.22: pip install 'fedssca\[flower\]'"):
+        importlib.import_module("fedssca.flower")
 
 
 def message(**config: Any) -> Message:

@@ -1,19 +1,5 @@
-"""Limits for an existing Flower app: a strategy for its server, and a loss for its clients.
+"""What `fedssca.flower` offers to an existing Flower app.
 
-LimitedFedAvg   takes the place of Flower's FedAvg in the ServerApp
-LimitedLoss     takes the place of the criterion in the ClientApp, and measures the constraints
+strategy       the strategy of its server
+limited_loss   the loss of its clients
 """
-
-from __future__ import annotations
-
-from fedssca.errors import UserError
-
-try:
-    import flwr.serverapp.strategy  # noqa: F401
-except ImportError as missing:
-    raise UserError("Flower is not installed: pip install 'fedssca[flower]'") from missing
-
-from fedssca.run.apps.flower.limited_loss import LimitedLoss
-from fedssca.run.apps.flower.strategy import LimitedFedAvg
-
-__all__ = ["LimitedFedAvg", "LimitedLoss"]

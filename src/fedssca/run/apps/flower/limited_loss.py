@@ -60,6 +60,8 @@ class LimitedLoss:
         import torch
 
         _check(model)
+        before = {part: part.training for part in model.modules()}
+        model.eval()  # without dropout, so that the numbers are those of the model
         rows, lost = 0, 0.0
         sums, counts = dict.fromkeys(self._constraints, 0.0), dict.fromkeys(self._constraints, 0)
         with torch.no_grad():
@@ -70,6 +72,8 @@ class LimitedLoss:
                     values = function(scores, y)
                     sums[name] += float(values.sum())
                     counts[name] += values.numel()
+        for part, training in before.items():
+            part.training = training
         if not rows:
             raise UserError("the loader gives no rows: give this client some data")
         found = {"objective": lost / rows}
