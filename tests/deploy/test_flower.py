@@ -121,7 +121,7 @@ def test_kits_hold_their_own_keys_and_only_those(tmp_path: Path) -> None:
 def test_what_is_missing_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no engine 'ray': choose nvflare or flower"):
         chosen_engine("ray")
-    monkeypatch.setattr("fedssca.deploy.engines.flower.version", lambda name: "1.20.0")
+    monkeypatch.setattr("fedssca.deploy.engines.flower.fits.version", lambda name: "1.20.0")
     with pytest.raises(UserError, match=r"flwr 1\.20\.0 does not fit: .* needs flwr 1\.41\."):
         run("local", "--engine", "flower")
     made = flower.provision(ProjectFile("study", "localhost", 9000, ["site-1"]), tmp_path / "kits")
@@ -129,8 +129,8 @@ def test_what_is_missing_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_
         engine_of(made["site-1"])
 
     def missing(name: str) -> str:
-        raise flower.PackageNotFoundError(name)
+        raise flower.fits.PackageNotFoundError(name)
 
-    monkeypatch.setattr("fedssca.deploy.engines.flower.version", missing)
+    monkeypatch.setattr("fedssca.deploy.engines.flower.fits.version", missing)
     with pytest.raises(UserError, match=r"pip install 'fedssca\[flower\]'"):
         run("local", "--engine", "flower")

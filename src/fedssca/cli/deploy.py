@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,9 +41,12 @@ EngineOption = Annotated[str, typer.Option("--engine", help="What runs it: nvfla
 Wait = Annotated[float, typer.Option(help="Seconds to wait for a site that is away.")]
 
 
-@app.command(epilog="Example: fedssca deploy init project.toml --server fl.example.org --sites 3")
+@app.command(epilog="Example: fedssca deploy init --engine flower --run run.toml --sites 3")
 def init(
-    file: Annotated[Path, typer.Argument(help="The project file to write.")] = Path("project.toml"),
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="The project file, or the folder of the app, to write."),
+    ] = None,
     server: Annotated[str, typer.Option(help="The server's host name.")] = default_of(
         ProjectFile, "server"
     ),
@@ -51,11 +54,26 @@ def init(
         ProjectFile, "port"
     ),
     sites: Annotated[int, typer.Option(help="The number of sites to list.", min=1)] = 2,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="flower: also write an app for flwr run.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="The run of the app as TOML; default: the embedded one.")
+    ] = None,
 ) -> None:
-    """Write a commented project file: server, port, sites."""
-    from fedssca.deploy.project import write_template
+    """Write a commented project file: server, port, sites; for Flower an app with it."""
+    from fedssca.deploy.project import new_project, write_app, write_template
 
-    write_template(file, sites, server, port)
+    project = new_project(sites, server, port)
+    folder = file or Path("fedssca-app")
+    if engine and (files := _app_files(engine, project, run, folder)):
+        write_app(folder, project, files)
+        _say(f"{folder} written: README.md there says how flwr run starts it")
+        return
+    if run is not None:
+        raise UserError("--run is part of an app: add --engine flower")
+    file = file or Path("project.toml")
+    write_template(file, project)
     _say(f"{file} written: edit it, then fedssca deploy provision {file}")
 
 
@@ -266,6 +284,19 @@ def stop(
             _say(f"{each} stopped")
         if not found:
             _say("nothing runs")
+
+
+def _app_files(
+    engine: str, project: ProjectFile, run: Path | None, folder: Path
+) -> Mapping[str, str]:
+    """The files of an engine's app for a run, whose data are named by absolute paths."""
+    from fedssca.run.config import absolute, embedded_default, read, render
+
+    config = read_config(run, None)
+    text = read(run) if run else embedded_default()
+    if absolute(config) != config:
+        text = render(absolute(config))
+    return _engine(engine).app_files(project, text, str((folder / "runs").absolute()))
 
 
 def _engine(name: str) -> Engine:

@@ -172,6 +172,12 @@ class Engine(Protocol):
     def require(self) -> None:
         """Raise a UserError that says what to install if the engine is missing."""
 
+    def app_files(self, project: ProjectFile, run: str, out: str) -> Mapping[str, str]:
+        """The files, by path, of an app that the engine's own commands start.
+
+        `run` is its TOML, `out` the folder for run directories. Empty if there are no such apps.
+        """
+
     def provision(self, project: ProjectFile, out: Path) -> dict[str, Path]:
         """Make the kits of all parties below `out`, and the certificate authority's folder."""
 

@@ -1,4 +1,4 @@
-"""Child processes that end with the block that started them."""
+"""Processes that end with the block that started them, and whether a process still runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-__all__ = ["ending"]
+__all__ = ["ending", "still_runs"]
+
+
+def still_runs(process: int) -> bool:
+    """Whether there is such a process; one that has ended may be listed until it is waited for."""
+    import psutil  # comes with the engine
+
+    try:
+        return bool(psutil.Process(process).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 @contextmanager

@@ -6,39 +6,24 @@ superlink   the server's process: Flower's SuperLink behind a gate; `desk` serve
 session     the submitting side's requests to the desk
 job         the ServerApp of a job; `link` sends its envelopes as messages
 node        a site's process: a SuperNode; `parties` answers the messages
+app         an app that Flower's own commands start instead: `flwr run`, simulated or deployed
 """
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
+from fedssca.deploy.engines.flower.app import app_files
+from fedssca.deploy.engines.flower.fits import require
 from fedssca.deploy.engines.flower.kit import FlowerKit, is_kit, open_kit
 from fedssca.deploy.engines.flower.provision import provision
 from fedssca.deploy.engines.flower.session import FlowerSession, open_session
-from fedssca.errors import UserError
 
 __all__ = [
     "FlowerKit",
     "FlowerSession",
+    "app_files",
     "is_kit",
     "open_kit",
     "open_session",
     "provision",
     "require",
 ]
-
-FITS = "1.41."
-"""The versions of Flower whose interfaces this engine knows."""
-
-
-def require() -> None:
-    """Raise a UserError that says what to install if Flower is missing, or another version."""
-    try:
-        found = version("flwr")
-    except PackageNotFoundError:
-        raise UserError("this engine runs on Flower: pip install 'fedssca[flower]'") from None
-    if not found.startswith(FITS):
-        raise UserError(
-            f"flwr {found} does not fit: this engine needs flwr {FITS}x; "
-            "pip install 'fedssca[flower]'"
-        )

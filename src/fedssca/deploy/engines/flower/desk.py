@@ -24,6 +24,7 @@ from fedssca.deploy.engines.flower.channel import ask
 from fedssca.deploy.engines.flower.job import JOBS
 from fedssca.deploy.engines.flower.kit import SITES, SUBMITTER, FlowerKit
 from fedssca.deploy.engines.flower.words import signed_bytes
+from fedssca.deploy.processes import still_runs
 from fedssca.deploy.signatures import SiteSignatures
 from fedssca.privacy.sums.keys import Forged
 
@@ -118,7 +119,7 @@ class Desk:
 
     def _on_abort(self, job: str) -> None:
         process = self._process(int(job))
-        if process and _runs(process):
+        if process and still_runs(process):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         self._state.stop_run(int(job))
@@ -131,7 +132,7 @@ class Desk:
         if found.status == Status.FINISHED:
             return f"FINISHED:{found.sub_status}"
         process = self._process(job)
-        if process and not _runs(process):
+        if process and not still_runs(process):
             self._state.stop_run(job)
             return "FINISHED:KILLED"
         return "RUNNING" if found.status == Status.RUNNING else "SUBMITTED"
@@ -143,13 +144,3 @@ class Desk:
 
 class NotReady(Exception):
     """The job is not running yet, or no longer."""
-
-
-def _runs(process: int) -> bool:
-    """Whether there is such a process; one that has ended may be listed until it is waited for."""
-    import psutil
-
-    try:
-        return bool(psutil.Process(process).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False

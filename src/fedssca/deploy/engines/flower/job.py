@@ -13,11 +13,10 @@ from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
-from flwr.supercore.inflatable import inflatable_utils
 
 from fedssca.deploy.engine import JobOrder
 from fedssca.deploy.engines.flower.channel import as_json, serve
-from fedssca.deploy.engines.flower.link import GridCalls, grid_link
+from fedssca.deploy.engines.flower.link import GridCalls, grid_link, look_often
 from fedssca.deploy.server.job import ServerJob
 from fedssca.system import end_with_parent
 
@@ -25,11 +24,6 @@ __all__ = ["JOBS", "app", "carry_out"]
 
 JOBS = Path("jobs")
 """Where a job's order, its process id and its socket are, below the folder of the server's kit."""
-
-SOON = {"initial_backoff": 0.01, "backoff_cap": 0.5, "max_time": 10.0}
-"""How Flower waits for a reply that has not arrived completely: the seconds until it looks again,
-and until it gives up. By default it looks after a second, the time of many rounds, and waits two
-hours for a node that was killed while it sent."""
 
 app = ServerApp()
 
@@ -48,8 +42,7 @@ def main(grid: Grid, context: Context) -> None:
 
 def carry_out(job: ServerJob, grid: Grid, nodes: Mapping[str, int], runs: Path) -> None:
     """Run a job over the nodes of a grid, and tell them when it is over."""
-    if settings := inflatable_utils.pull_objects.__kwdefaults__:
-        settings.update(SOON)
+    look_often()
     calls = GridCalls(grid, nodes)
     job.run(grid_link(calls), set(nodes), runs)
     calls.ask_all(list(nodes.values()), {"kind": "bye"}, 2.0)

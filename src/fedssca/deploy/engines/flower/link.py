@@ -9,11 +9,12 @@ from typing import TypeAlias
 
 from flwr.app import Message
 from flwr.serverapp import Grid
+from flwr.supercore.inflatable import inflatable_utils
 
 from fedssca.deploy.engines.calls import CallLink
 from fedssca.deploy.engines.flower.records import Record, content, mail_of, read, text, with_mail
 
-__all__ = ["GridCalls", "grid_link"]
+__all__ = ["GridCalls", "grid_link", "look_often"]
 
 LOOK = 0.01
 """The seconds between two looks for replies."""
@@ -21,8 +22,19 @@ LOOK = 0.01
 GRACE = 5.0
 """The seconds beyond a call's own time after which its thread need not say that it is over."""
 
+SOON = {"initial_backoff": 0.01, "backoff_cap": 0.5, "max_time": 10.0}
+"""How Flower waits for a reply that has not arrived completely: the seconds until it looks again,
+and until it gives up. By default it looks after a second, the time of many rounds, and waits two
+hours for a node that was killed while it sent."""
+
 Heard: TypeAlias = Callable[[Record, str], None]
 """Called with the record of a reply, or with why there is none."""
+
+
+def look_often() -> None:
+    """Let the ServerApp of this process look for replies as often as `SOON` says."""
+    if settings := inflatable_utils.pull_objects.__kwdefaults__:
+        settings.update(SOON)
 
 
 def grid_link(calls: GridCalls) -> CallLink:

@@ -22,8 +22,9 @@ KEPT = 2
 class SiteRuns:
     """All runs of one site; `begin` makes the party of a new run."""
 
-    def __init__(self, name: str, begin: Callable[[], Party]) -> None:
-        self._name, self._begin = name, begin
+    def __init__(self, name: str, begin: Callable[[], Party], simulated: int = 0) -> None:
+        """`simulated` is the number of sites in a simulation, where all are on one machine."""
+        self._name, self._begin, self._simulated = name, begin, simulated
         self._parties: dict[int, Party] = {}
         self._lock = threading.Lock()
 
@@ -31,7 +32,8 @@ class SiteRuns:
         """Answer one message of the server; what is wrong with it goes back as one line."""
         kind = text(record, "kind")
         if kind == "hello":
-            return {"kind": "hello", "site": self._name}
+            known = {"simulated": self._simulated} if self._simulated else {}
+            return {"kind": "hello", "site": self._name, **known}
         if kind == "bye":
             with self._lock:
                 self._parties.pop(run, None)

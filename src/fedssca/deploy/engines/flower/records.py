@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
-__all__ = ["Record", "content", "mail_of", "read", "text", "with_mail"]
+__all__ = ["Record", "content", "mail_of", "read", "record_of", "text", "with_mail"]
 
 NAME = "fedssca"
 """The name of the record."""
@@ -35,7 +35,12 @@ def read(message: Message) -> Record:
     """The record of a message; empty if it holds none."""
     if message.has_error() or not message.has_content():
         return {}
-    found = message.content.config_records.get(NAME)
+    return record_of(message.content)
+
+
+def record_of(content: RecordDict) -> Record:
+    """The record in a content; empty if it holds none."""
+    found = content.config_records.get(NAME)
     return dict(found) if found is not None else {}
 
 

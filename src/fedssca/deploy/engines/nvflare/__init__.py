@@ -15,11 +15,26 @@ from fedssca.deploy.engines.nvflare.kit import NvflareKit, is_kit, open_kit
 from fedssca.deploy.engines.nvflare.provision import provision
 from fedssca.deploy.engines.nvflare.session import open_session
 from fedssca.errors import UserError
+from fedssca.run.schema import ProjectFile
 
-__all__ = ["NvflareKit", "is_kit", "open_kit", "open_session", "provision", "require"]
+__all__ = [
+    "NvflareKit",
+    "app_files",
+    "is_kit",
+    "open_kit",
+    "open_session",
+    "provision",
+    "require",
+]
 
 
 def require() -> None:
     """Raise a UserError that says what to install if NVFlare is missing."""
     if find_spec("nvflare") is None:
         raise UserError("deployment runs on NVFlare: pip install 'fedssca[deploy]'")
+
+
+def app_files(project: ProjectFile, run: str, out: str) -> dict[str, str]:
+    """No files: jobs of NVFlare are made by `fedssca deploy submit`."""
+    del project, run, out
+    return {}
