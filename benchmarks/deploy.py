@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from turns import RUN, write_images
 
 from fedssca.deploy.engines import nvflare
 from fedssca.deploy.engines.nvflare import kit, session
@@ -29,28 +30,12 @@ from fedssca.deploy.submit import Follower, SubmittedRun, follow
 from fedssca.run.config import parse, render
 from fedssca.run.execute import execute
 
-RUN = """
-[data]
-path = "{path}"
-clients = 4
-split = "{split}"
-[model]
-hidden = 128
-[algorithm]
-batch = {batch}
-rho = {{a = 0.9, alpha = 0.1}}
-gamma = {{a = 0.5, alpha = 0.1}}
-tau = 0.2
-"""
-
 
 def main() -> None:
     kit.ALLOWED.append("deploy_parts.")
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "images.npz"
-        draw = np.random.default_rng(0)
-        x = draw.integers(0, 256, (4000, 784), dtype=np.uint8)
-        np.savez(path, x=x, y=draw.integers(0, 10, 4000))
+        write_images(path)
         for split, batch in (("sample", 10), ("feature", 100)):
             config = parse(RUN.format(path=path, split=split, batch=batch))
             found = measure(config, Path(scratch) / split)

@@ -1,0 +1,93 @@
+"""Rounds of a run and bare rounds of the same bytes, one after the other in one job."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedssca.deploy.engines.calls import CallLink
+from fedssca.deploy.server.run import RunOrder, RunServer
+from fedssca.rounds.codec import decode
+from fedssca.run.config import render
+from fedssca.run.privacy import server_half
+
+ROUNDS, WARM = 60, 10
+EXCHANGES = {"train/reply", "sum/unmask"}
+"""The exchanges of a round with rows; those of keys are left out, which come once."""
+
+RUN = """
+[data]
+path = "{path}"
+clients = 4
+split = "{split}"
+[model]
+hidden = 128
+[algorithm]
+batch = {batch}
+rho = {{a = 0.9, alpha = 0.1}}
+gamma = {{a = 0.5, alpha = 0.1}}
+tau = 0.2
+"""
+"""d = 101,632 (784-128-10)."""
+
+
+def write_images(path: Path) -> None:
+    """Random images for `RUN`."""
+    draw = np.random.default_rng(0)
+    x = draw.integers(0, 256, (4000, 784), dtype=np.uint8)
+    np.savez(path, x=x, y=draw.integers(0, 10, 4000))
+
+
+class Spy(CallLink):
+    """Remembers the sizes of the envelopes of the last call."""
+
+    def __init__(self, call: Any) -> None:
+        super().__init__(call)
+        self.sizes: dict[str, dict[str, tuple[int, int]]] = {}
+
+    def ask(self, envelopes: Any, timeout: float, patience: Any = None) -> Any:
+        answers = super().ask(envelopes, timeout, patience)
+        kind = decode(next(iter(envelopes.values()))).kind
+        given = {s: answers[s].data for s in envelopes}  # a late site has given nothing
+        self.sizes[kind] = {s: (len(envelopes[s]), len(d)) for s, d in given.items() if d}
+        return answers
+
+    def exchanges(self) -> list[tuple[int, int]]:
+        """The bytes down and up of each exchange of a round with rows."""
+        return [
+            tuple(max(each) for each in zip(*self.sizes[kind].values(), strict=True))
+            for kind in EXCHANGES & self.sizes.keys()
+        ]
+
+
+def in_turn(run: RunOrder, spy: Spy, folder: Path, bare: Callable[[Any, Any], None]) -> None:
+    """Time rounds of the run and calls of bare(job, census); write the medians to result.json."""
+    server = RunServer(run, spy, folder)
+    census = server._preparation.census()
+    job = server._preparation.prepare(server._config, census)
+    adder = server_half(job.config, run.run, len(run.sites))
+    rounds = server._rounds("train", job, job.algorithm, adder)
+    state = job.algorithm.init(job.problem.start)
+    ours, theirs = [], []
+    for _ in range(min(ROUNDS, job.config.algorithm.most_rounds - 1)):
+        begun = time.perf_counter()
+        state = rounds.advance(state, int(state.round) + 1)
+        ours.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        bare(job, census)
+        theirs.append(time.perf_counter() - begun)
+    found = {
+        "dimension": job.problem.dimension,
+        "ours": statistics.median(ours[WARM:]),
+        "bare": statistics.median(theirs[WARM:]),
+        "bytes": spy.sizes,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(found))
+    (folder / "config.toml").write_text(render(run.config))
