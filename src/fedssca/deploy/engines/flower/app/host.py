@@ -34,10 +34,10 @@ from fedssca.errors import UserError
 from fedssca.privacy.sums.keys import Identity
 from fedssca.run.config import parse
 
-__all__ = ["Parties", "main"]
+__all__ = ["HostedSites", "main"]
 
 
-class Parties:
+class HostedSites:
     """The sites of a host, which answer messages."""
 
     def __init__(self, task: Mapping[str, Any], scratch: Path) -> None:
@@ -89,7 +89,7 @@ def _simulated_party(name: str, file: Path, identity: Identity) -> Party:
 def main(place: Path, task: Mapping[str, Any]) -> None:
     """Answer the messages of one owner until it has ended."""
     with tempfile.TemporaryDirectory(prefix="fedssca-") as scratch:
-        parties = Parties(task, Path(scratch))
+        parties = HostedSites(task, Path(scratch))
 
         def answer(question: bytes) -> bytes:
             record = decoded(question)
