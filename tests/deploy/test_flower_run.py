@@ -30,7 +30,10 @@ from fedssca.deploy.engines.flower.kit import SETTINGS
 from fedssca.deploy.local import write_site_files
 from fedssca.deploy.processes import ending
 
-pytestmark = pytest.mark.processes
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.filterwarnings("ignore:convergence is not guaranteed"),
+]
 RUN = """
 [data]
 name = "digits"
