@@ -33,7 +33,6 @@ TOPICS = {
     "report": "pages about runs",
     "studies": "reproduce, bench, audit",
     "cli": "one file per command",
-    "flower": "names for Flower apps",
 }
 
 

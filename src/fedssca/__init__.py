@@ -63,7 +63,6 @@ _MODULE_OF = {
     "false_positive_rate_at_most": "fedssca.problem.constraints",
     "first_order": "fedssca.methods.surrogate",
     "first_state": "fedssca.methods.algorithm",
-    "flower": "fedssca.flower",
     "follow_csv": "fedssca.data.sources",
     "from_loaders": "fedssca.data.loaders",
     "from_module": "fedssca.problem.torch",
@@ -116,16 +115,12 @@ _MODULE_OF = {
 _NEEDS_TORCH = {"from_module", "from_modules", "from_terms", "load_into", "replace_batch_norm"}
 """Names that `from fedssca import *` leaves out, because PyTorch is an optional extra."""
 
-_NEEDS_FLOWER = {"flower"}
-"""The same for Flower."""
-
-_DOORS = {"nvflare"}
+_DOORS = {"flower", "nvflare"}
 """Modules of names for users of another library, which need that library."""
 
-__all__ = [name for name in _MODULE_OF if name not in _NEEDS_TORCH | _NEEDS_FLOWER]
+__all__ = [name for name in _MODULE_OF if name not in _NEEDS_TORCH]
 
 if TYPE_CHECKING:
-    from fedssca import flower as flower
     from fedssca.data.dataset import Dataset as Dataset
     from fedssca.data.encode import TargetScale as TargetScale
     from fedssca.data.encode.label_sets import label_sets as label_sets
@@ -238,9 +233,7 @@ else:
             return import_module(f"fedssca.{name}")
         if name not in _MODULE_OF:
             raise AttributeError(f"module 'fedssca' has no attribute {name!r}")
-        module = import_module(_MODULE_OF[name])
-        own = module.__name__ == f"{__name__}.{name}"
-        value = globals()[name] = module if own else getattr(module, name)
+        value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
         return value
 
 
