@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedssca.data.encode.cells import Array, is_text, missing_cells, stacked
-from fedssca.data.encode.labels import USUAL, label_source
+from fedssca.data.encode.labels import USUAL, LabelName, label_sources
 from fedssca.data.ids import canonical, id_cells
 from fedssca.data.lines import Reading
 from fedssca.data.tables import Table, is_table, read_table, table_name
@@ -72,12 +72,15 @@ def several(paths: Sequence[Path]) -> str:
 
 
 def stack_rows(
-    paths: Sequence[Path], reading: Reading, away: Collection[str] = (), label: str | None = None
+    paths: Sequence[Path],
+    reading: Reading,
+    away: Collection[str] = (),
+    label: LabelName | None = None,
 ) -> JoinedFiles:
     """Put the rows of several files below each other; their columns may be in any order.
 
     The columns `away` are left out of files that have them, if not all have. Every file needs the
-    column of the `label`, or, if that is not given, the one with a usual name.
+    columns of the `label`, or, if that is not given, the one with a usual name.
     """
     tables = [read_table(path, reading) for path in paths]
     somewhere = {name for table in tables for name in table}
@@ -102,13 +105,16 @@ def stack_rows(
 
 
 def _check_label(
-    label: str | None, somewhere: Collection[str], paths: Sequence[Path], tables: Sequence[Table]
+    label: LabelName | None,
+    somewhere: Collection[str],
+    paths: Sequence[Path],
+    tables: Sequence[Table],
 ) -> None:
-    """Raise a UserError if some of the files have the label's column and another has not."""
+    """Raise a UserError if some of the files have the label's columns and another has not."""
     named = [label] if label else [name for name in USUAL if name in somewhere]
-    column = label_source(named[0], somewhere) if len(named) == 1 else None
+    columns = label_sources(named[0], somewhere) if len(named) == 1 else None
     for path, table in zip(paths, tables, strict=True):
-        if column is not None and column not in table:
+        for column in set(columns or ()) - set(table):
             raise UserError(
                 f"{path} has no column {column!r}, which is the label; its columns are "
                 f"{', '.join(list(table)[:MOST_NAMED])}: add it, or leave the file out of data.path"

@@ -122,8 +122,8 @@ class DataSource:
                     "its files as a client"
                 )
         if path.is_dir():
-            own = self.label if isinstance(self.label, str) else "y"
-            return mapped(path, own, self.keep, self.kind)
+            target = self.label if isinstance(self.label, str) else "y"
+            return mapped(path, target, self.keep, self.kind)
         if not path.is_file():
             raise UserError(
                 f"{path} is not there; data.path should name a .csv, .npz or .parquet file, or a "
