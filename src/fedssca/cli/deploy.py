@@ -14,8 +14,10 @@ import typer
 
 from fedssca.cli.options import (
     Json,
+    More,
     Quiet,
     Settings,
+    check_more,
     new_app,
     progress_console,
     read_config,
@@ -144,6 +146,7 @@ def submit(
         Path | None, typer.Option(help="The run directory; default: runs/<time>-deploy.")
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the run in this directory.")] = None,
+    more: More = None,
     wait: Wait = 600.0,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -153,19 +156,26 @@ def submit(
     with starting_up():
         from fedssca.deploy.submit import SubmittedRun
         from fedssca.run.config import parse
+        from fedssca.run.more import longer
+        from fedssca.run.record import RunDirectory
 
-    own = engine.open_kit(kit, "submit")
+    check_more(more, resume)
+    own, setting = engine.open_kit(kit, "submit"), ""
     if resume is not None:
         if file or settings or out:
             raise UserError("--resume takes the run as it is: leave out the file, --set and --out")
         run, folder = SubmittedRun.read(resume), resume
         config = parse(run.config)
+        if more is not None:
+            copied = RunDirectory.open(resume)
+            setting = longer(copied, more)
+            config = parse(copied.config, [setting])
     else:
         config = read_config(file, settings)
         folder = out or Path("runs") / f"{timestamp()}-deploy"
         run = _new_run(own.sites, config, folder)
     with engine.open_session(own) as session:
-        _follow(session, run, folder, config, resume is not None, wait, quiet, as_json)
+        _follow(session, run, folder, config, resume is not None, wait, quiet, as_json, setting)
 
 
 @app.command(epilog="Example: fedssca deploy local run.toml --sites 4 --out runs/try")
@@ -336,10 +346,12 @@ def _follow(
     wait: float,
     quiet: bool,
     as_json: bool,
+    longer: str = "",
 ) -> None:
     """Follow a run to its end; Ctrl-C leaves a run that can be resumed."""
     from fedssca.cli.results import draw_run_curves, print_results
     from fedssca.deploy.submit import Follower, follow
+    from fedssca.run.execute import load_config
 
     console = progress_console(quiet, as_json)
     try:
@@ -349,9 +361,13 @@ def _follow(
                 sites = f"{len(live)}/{len(run.sites)} sites"
                 line.show_row(row, sites)
 
-            result = follow(session, run, folder, resume, Follower(show, line.warn), wait)
+            tell = Follower(show, line.warn)
+            result = follow(session, run, folder, resume, tell, wait, longer)
     except KeyboardInterrupt:
-        print(f"stopped; continue: fedssca deploy submit --resume {folder}", file=sys.stderr)
+        # The copy of config.toml has the larger number of rounds once the server goes on with it.
+        begun = not longer or load_config(folder) == config
+        again = "" if begun else " with the same --more"
+        print(f"stopped; continue{again}: fedssca deploy submit --resume {folder}", file=sys.stderr)
         raise typer.Exit(130) from None
     draw_run_curves({folder: config})
     if as_json:

@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fedssca.errors import UserError
+
 if TYPE_CHECKING:
     from fedssca.run.config import Config
 
 __all__ = [
     "Json",
     "MLflow",
+    "More",
     "Personal",
     "Quiet",
     "Settings",
     "TensorBoard",
+    "check_more",
     "data_name",
     "new_app",
     "progress_console",
@@ -40,8 +44,9 @@ MLflow = Annotated[
     str | None,
     typer.Option("--mlflow", help="The tracking URI of MLflow, such as sqlite:///mlflow.db."),
 ]
-
-
+More = Annotated[
+    int | None, typer.Option("--more", help="With --resume: train for so many more rounds.")
+]
 Personal = Annotated[
     str,
     typer.Option(
@@ -77,6 +82,12 @@ def read_config(file: Path | None, settings: list[str] | None) -> Config:
 
     text = read(file) if file else embedded_default()
     return parse(text, settings or (), source=str(file or "the embedded default"))
+
+
+def check_more(more: int | None, resume: Path | None) -> None:
+    """Raise a UserError if more rounds are asked for without a run that would get them."""
+    if more is not None and resume is None:
+        raise UserError(f"--more {more} continues a run: name its directory with --resume")
 
 
 def data_name(config: Config) -> str:

@@ -15,9 +15,11 @@ from rich.console import Console
 from fedssca.cli.options import (
     Json,
     MLflow,
+    More,
     Quiet,
     Settings,
     TensorBoard,
+    check_more,
     data_name,
     new_app,
     progress_console,
@@ -47,9 +49,7 @@ def run(
         Path | None, typer.Option(help="The run directory; default: runs/<time>-<data>.")
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the run in this directory.")] = None,
-    more: Annotated[
-        int | None, typer.Option(help="With --resume: train for so many more rounds.")
-    ] = None,
+    more: More = None,
     new_data: Annotated[
         bool, typer.Option("--new-data", help="With --resume: go on although the data changed.")
     ] = False,
@@ -72,8 +72,7 @@ def run(
         from fedssca.run.more import with_more_rounds
         from fedssca.run.record import RunDirectory
 
-    if more is not None and resume is None:
-        raise UserError(f"--more {more} continues a run: name its directory with --resume")
+    check_more(more, resume)
     if new_data and resume is None:
         raise UserError("--new-data continues a run: name its directory with --resume")
     if resume is not None:

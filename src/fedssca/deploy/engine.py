@@ -107,6 +107,8 @@ class JobOrder(NamedTuple):
     resume: bool = False
     task: str = "train"
     """ "train" for a run, "predict" for scores of the parties' new rows."""
+    longer: str = ""
+    """A setting of `run.more.longer`, if a run that exists is to have more rounds."""
 
 
 class Kit(Protocol):

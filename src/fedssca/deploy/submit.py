@@ -66,9 +66,9 @@ class SubmittedRun(NamedTuple):
             "deploy.json", lambda file: file.write(json.dumps(self._asdict()).encode())
         )
 
-    def order(self, resume: bool, task: str = "train") -> JobOrder:
-        """The order for the server."""
-        return JobOrder(**self._asdict(), resume=resume, task=task)
+    def order(self, resume: bool, task: str = "train", longer: str = "") -> JobOrder:
+        """The order for the server; `longer` is a setting of `run.more`."""
+        return JobOrder(**self._asdict(), resume=resume, task=task, longer=longer)
 
 
 class Follower(NamedTuple):
@@ -106,20 +106,35 @@ def stop(session: Session, job: str) -> None:
 
 
 def follow(
-    session: Session, run: SubmittedRun, out: Path, resume: bool, tell: Follower, wait: float
+    session: Session,
+    run: SubmittedRun,
+    out: Path,
+    resume: bool,
+    tell: Follower,
+    wait: float,
+    longer: str = "",
 ) -> dict[str, Any]:
-    """Submit a run and follow it to its end; returns the content of result.json."""
+    """Submit a run and follow it to its end; returns the content of result.json.
+
+    With `longer`, a setting of `run.more`, a run that exists goes on to more rounds.
+    """
     with RunDirectory(out).locked():
-        return _follow(session, run, out, resume, tell, wait)
+        return _follow(session, run, out, resume, tell, wait, longer)
 
 
 def _follow(
-    session: Session, run: SubmittedRun, out: Path, resume: bool, tell: Follower, wait: float
+    session: Session,
+    run: SubmittedRun,
+    out: Path,
+    resume: bool,
+    tell: Follower,
+    wait: float,
+    longer: str,
 ) -> dict[str, Any]:
     best, vain = -1, 0
     while True:
         await_sites(session, run.sites, wait)
-        job = session.submit(run.order(resume))
+        job = session.submit(run.order(resume, longer=longer))
         try:
             outcome = _watch(session, job, out, tell)
         except ServerUnreachable as error:
@@ -216,7 +231,12 @@ class FileCopies:
         """The number of bytes of each file that were copied in this job."""
 
     def fetch(self, ended: bool) -> None:
-        """Copy what is new: while the run goes on, rows; when it has ended, all files."""
+        """Copy what is new: while the run goes on, rows; when it has ended, all files.
+
+        While it goes on it has no result: that of a run with fewer rounds is deleted.
+        """
+        if not ended:
+            RunDirectory(self._out).delete("result.json")
         for name in RUN_FILES if ended else GROWING_FILES:
             if name in ROW_FILES and name in self._have:
                 self._append(name)

@@ -26,7 +26,8 @@ from fedssca.deploy.outcome import RUN_FILES
 from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.deploy.server.sites import SitesMissing
 from fedssca.errors import UserError
-from fedssca.run.config import parse
+from fedssca.run.config import parse, render
+from fedssca.run.more import made_longer
 from fedssca.run.record import RunDirectory
 
 __all__ = ["ServerJob"]
@@ -64,6 +65,7 @@ class OrderFields(TypedDict):
     config: Annotated[str, Field(max_length=10**7)]
     resume: bool
     task: Literal["train", "predict"]
+    longer: Annotated[str, Field(pattern="^(algorithm\\.(max_)?rounds=[1-9][0-9]{0,9})?$")]
 
 
 ORDER: TypeAdapter[OrderFields] = TypeAdapter(OrderFields)
@@ -139,9 +141,7 @@ class ServerJob:
         if missing := [site for site in order.sites if site not in connected]:
             return {"state": "away", "sites": missing, "message": f"{missing[0]} is not connected"}
         try:
-            resume = order.resume and (folder / "config.toml").exists()
-            text = RunDirectory.open(folder).config if resume else order.config
-            run = RunOrder(parse(text), order.sites, bytes.fromhex(order.run), resume)
+            run = self._run_order(folder)
             self._server = RunServer(run, link, folder)
             if order.task == "predict":
                 return {"state": "done", "answer": self._server.predict()}
@@ -151,6 +151,20 @@ class ServerJob:
         except UserError as error:
             return {"state": "failed", "message": str(error)}
         return {"state": "done"}
+
+    def _run_order(self, folder: Path) -> RunOrder:
+        """The run as it is in its folder, or as it was submitted if it has not begun."""
+        order, more = self.order, False
+        resume = order.resume and (folder / "config.toml").exists()
+        config = parse(RunDirectory.open(folder).config if resume else order.config)
+        if order.longer:
+            if not resume:
+                raise UserError("--more: the server does not have this run: start a new one")
+            # A job that is submitted again finds the larger number of rounds already there.
+            wanted = parse(render(config), [order.longer])
+            if more := wanted != config:
+                config = made_longer(RunDirectory.open(folder), order.longer)
+        return RunOrder(config, order.sites, bytes.fromhex(order.run), resume, more)
 
     def command(self, asked: dict[str, Any] | None) -> dict[str, Any]:
         """Answer one command of the submitting side; one that is no such command is refused."""

@@ -35,6 +35,7 @@ from fedssca.rounds.robust import robust_sums
 from fedssca.run.build import Job, build, check_promise
 from fedssca.run.config import Config
 from fedssca.run.execute import carry_out, load_config
+from fedssca.run.more import extend
 from fedssca.run.privacy import check_deployed, hides_sums, noisy, server_half, survivors
 from fedssca.run.promise import CERTIFICATE
 from fedssca.run.record import RunDirectory
@@ -53,6 +54,8 @@ class RunOrder(NamedTuple):
     run: bytes
     """The run's identifier, 16 bytes; a resumed run keeps it."""
     resume: bool = False
+    more: bool = False
+    """The run goes on in any case: `config` has more rounds than the one in its folder."""
 
 
 class RunServer:
@@ -105,7 +108,8 @@ class RunServer:
                 'deployments use "exchange"'
             )
         check_deployed(self._config)
-        if self._order.resume and (done := RunDirectory.open(self._out).result()) is not None:
+        finished = self._order.resume and not self._order.more
+        if finished and (done := RunDirectory.open(self._out).result()) is not None:
             self._log.add_rows(*RunDirectory.open(self._out).rows())
             self._sign_if_missing(done)
             return done
@@ -159,10 +163,11 @@ class RunServer:
     def _run(self, on_row: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         census = self._census()
         config, again = self._config, 0
-        if self._order.resume and (noisy(config.privacy) or hides_sums(config)):
+        resume, more = self._order.resume, self._order.more
+        if resume and not more and (noisy(config.privacy) or hides_sums(config)):
             # The probes before round 1 are not sent again: sites would draw other batches for them.
             config = load_config(self._out)
-        if self._order.resume and noisy(config.privacy):
+        if resume and noisy(config.privacy):
             again = self._messages_sent_again(config)
         first = self._preparation.prepare(config, census)
         adder = self._adder(config, census)
@@ -199,10 +204,14 @@ class RunServer:
                 self._preparation.record(str(warning.message))
             job = job._replace(calibration=promise)
         evaluator = site_evaluator(self.sites, job, census.held, adder)
+        if more:
+            folder = RunDirectory.open(self._out)
+            with folder.locked():
+                extend(folder, job.config)
         result = carry_out(
             job,
             self._out,
-            self._order.resume,
+            resume,
             seen,
             runtime=training,
             evaluator=evaluator,

@@ -40,9 +40,15 @@ class JobServer:
     """The server's object of a job."""
 
     def __init__(
-        self, config: str, sites: list[str], run: str, resume: bool, task: str = "train"
+        self,
+        config: str,
+        sites: list[str],
+        run: str,
+        resume: bool,
+        task: str = "train",
+        longer: str = "",
     ) -> None:
-        self._job = ServerJob(JobOrder(run, sites, config, resume, task))
+        self._job = ServerJob(JobOrder(run, sites, config, resume, task, longer))
 
     @collab.main
     def main(self) -> None:
