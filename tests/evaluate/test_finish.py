@@ -78,3 +78,51 @@ def test_without_limits_they_go_on_to_the_optimum() -> None:
     least = problem.values(np.linalg.lstsq(problem.x, problem.y, rcond=None)[0])[0]
     assert points.best is not None
     assert points.best[1]["objective"] <= 1.01 * least
+
+
+class NoneMissed:
+    """Logistic regression in which no positive row may be predicted negative: a count."""
+
+    def __init__(self, rows: int = 300, width: int = 8) -> None:
+        draw = np.random.default_rng(3)
+        self.x = np.c_[np.ones(rows), draw.standard_normal((rows, width))]
+        z = self.x @ np.r_[-0.5, 2 * draw.standard_normal(width)]
+        self.y = (z + draw.standard_normal(rows) > 0).astype(float)
+        self.positive = self.x[self.y == 1]
+
+    def objective(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """The cross-entropy with a little regularisation, and its gradient."""
+        z = self.x @ w
+        value = np.mean(np.logaddexp(0, z) - self.y * z) + 1e-3 * w @ w
+        return value, self.x.T @ (1 / (1 + np.exp(-z)) - self.y) / len(z) + 2e-3 * w
+
+    def row(self, w: Any) -> dict[str, Any]:
+        """The share of missed rows moves in steps of one row."""
+        w = np.asarray(w, float)
+        missed = float(np.mean(self.positive @ w <= 0))
+        return {"objective": self.objective(w)[0], "constraints": [missed], "round": 9}
+
+    def gradients(self, w: Any) -> np.ndarray:
+        """The gradient of the count is that of log(1 + log(1 + exp(-16 z)))."""
+        w = np.asarray(w, float)
+        x = -16 * self.positive @ w
+        slope = 1 / (1 + np.exp(-x)) / (1 + np.logaddexp(0, x)) / np.log1p(np.log(2))
+        return np.stack([self.objective(w)[1], -16 * slope @ self.positive / len(x)])
+
+
+def test_a_count_does_not_stop_them() -> None:
+    problem, points = NoneMissed(), BestPoints()
+    free = minimize(problem.objective, np.zeros(9), jac=True)
+    begin = problem.row(free.x)
+    assert begin["constraints"][0] > 0
+
+    finish(problem, points, jnp.asarray(free.x), begin, steps=60, rates=[0])  # type: ignore[arg-type]
+
+    held = {"type": "ineq", "fun": lambda w: problem.positive @ w - 1e-6,
+            "jac": lambda w: problem.positive}  # fmt: skip
+    best = minimize(problem.objective, free.x, jac=True, constraints=held, method="SLSQP")
+    assert best.success
+    assert points.best is not None
+    assert points.best[1]["constraints"] == [0.0]
+    assert points.best[1]["objective"] <= 1.05 * best.fun
+    assert free.fun < 0.8 * best.fun

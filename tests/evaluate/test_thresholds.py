@@ -82,7 +82,10 @@ def test_a_threshold_by_hand() -> None:
     """
     z = np.array([-2.0, 0.0, 1.0, 2.0, -3.0, -1.0, -1.0, 0.5, 0.5, 0.5])
     columns = {"x": z[:, None], "y": (np.arange(10) < 4).astype(np.int32)}
-    p = limited(columns, 2, {"fnr": 0.25})
+    limits = from_config(
+        "fnr", 0.25, {"positive": 1, "sharpness": 4.0}, TrainingRows(columns, range(2), (10,))
+    )
+    p = classifier(linear(1, 2, dtype="float64"), limits)
     look, w = evaluator_over(p, rows_of(columns), None), jnp.array([-0.7, 1.0])
     points, row = begun(look, w)
     assert row["constraints"] == [pytest.approx(0.25)]
@@ -250,7 +253,7 @@ def test_nothing_is_done_without_counts() -> None:
 
 def test_a_model_without_biases_moves_along_the_gradient() -> None:
     columns, _ = draw(2)
-    limits = from_config("fnr", 0.1, {}, TrainingRows(columns, range(2), (N,)))
+    limits = from_config("fnr", 0.1, {"sharpness": 4.0}, TrainingRows(columns, range(2), (N,)))
     p = classifier(mlp(3, 4, 2, dtype="float64"), limits)
     look, points = evaluator_over(p, rows_of(columns), None), BestPoints()
     row = look.row(p.start) | {"round": 9}

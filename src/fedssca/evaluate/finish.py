@@ -16,6 +16,12 @@ once by the shortest step in H that mends them (a second-order correction), unle
 than the step itself, and is then halved until it is accepted. The margin is by how much the last
 linear model missed a limit, so that accepted points lie inside. `BestPoints` sees every point that
 is tried, so the best feasible one is kept.
+
+A rate counts rows, so that its value does not move on most steps, and no step would be accepted.
+Instead of it the steps see what its smooth stand-in promises: the value at the start plus the
+integral of the stand-in's gradient along the path (trapezoidal rule). After every step this promise
+is corrected by a share of its distance from the true rate. So the limit of the smooth problem moves
+until the true rate is kept and would not be beyond, and points on both sides of it are tried.
 """
 
 from __future__ import annotations
@@ -44,6 +50,8 @@ FIRST, LONGEST = 0.02, 0.1
 CAP, RAISED, FALLEN = 5.0, 2.0, 0.7
 """The caps of the multipliers in units of |grad F_0| / |grad F_m|, and by what one is multiplied
 after a step that leaves more than this share of a broken limit."""
+FOLLOW = 0.3
+"""By which share of its distance the promised value of a rate follows the true one at a step."""
 DONE, PATIENCE = 1e-5, 3
 """Training is finished when so many steps in a row improve the merit by less than this share."""
 
@@ -79,7 +87,9 @@ class Place(NamedTuple):
     w: np.ndarray
     objective: float
     f: np.ndarray
-    """F_1..F_M."""
+    """F_1..F_M; of rates what their smooth stand-ins promise."""
+    true: np.ndarray
+    """F_1..F_M as they are."""
 
     def merit(self, sigma: np.ndarray, margin: np.ndarray) -> float:
         """F_0 + sum_m sigma_m max(0, F_m + margin_m)."""
@@ -101,33 +111,37 @@ def finish(
     """
     passes = 0
 
-    def visit(w: np.ndarray) -> Place | None:
+    def visit(w: np.ndarray, promised: np.ndarray) -> Place | None:
         nonlocal passes
         passes += 1
         there = evaluator.row(jnp.asarray(np.asarray(w, last.dtype))) | {"round": row["round"]}
         if not np.isfinite([there["objective"], *there["constraints"]]).all():
             return None
         points.see(jnp.asarray(np.asarray(w, last.dtype)), there)
-        return Place(w, float(there["objective"]), np.array(there["constraints"], float))
+        values = np.array(there["constraints"], float)
+        return Place(w, float(there["objective"]), np.where(counts, promised, values), values)
 
     def slopes(w: np.ndarray) -> np.ndarray:
         nonlocal passes
         passes += 1
         return np.asarray(evaluator.gradients(jnp.asarray(np.asarray(w, last.dtype))), float)
 
-    now = Place(np.asarray(last, float), float(row["objective"]), np.array(row["constraints"]))
+    values = np.array(row["constraints"], float)
+    counts = np.zeros(len(values), bool)
+    counts[list(rates)] = True
+    now = Place(np.asarray(last, float), float(row["objective"]), values, values)
     g, length = slopes(now.w), float(np.linalg.norm(now.w)) or 1.0
     if not np.isfinite(g).all() or not g.any():
         return Finished(passes)
     sizes = np.linalg.norm(g, axis=1)
     inverse = InverseHessian(FIRST * length / (sizes[0] + sizes[1:].max(initial=0.0)))
     cap = CAP * (sizes[0] or sizes.max()) / np.maximum(sizes[1:], 1e-30)
-    cap[list(rates)] = np.inf
+    cap[counts] = np.inf
     sigma, margin = np.zeros(len(now.f)), np.zeros(len(now.f))
     found, idle, settled, reached = None, 0, False, [now.objective]
     reference = max(abs(now.objective), 1e-12)
     for done in range(2 * steps):
-        if done >= steps and (now.f <= 0).all():
+        if done >= steps and (now.true <= 0).all():
             break
         solved = np.stack([inverse(each) for each in g])
         v = quadratic_multipliers(now.f + margin, g, solved, cap)
@@ -142,7 +156,7 @@ def finish(
         share = min(1.0, LONGEST * length / max(float(np.linalg.norm(d)), 1e-300))
         step, new = share * d, None
         for trial in range(TRIALS):
-            there = visit(now.w + step)
+            there = visit(now.w + step, now.f + g[1:] @ step)
             if there and there.merit(sigma, margin) <= before + 1e-4 * share * gain:
                 new = there
                 break
@@ -162,21 +176,27 @@ def finish(
         inverse.see(new.w - now.w, ahead[0] - g[0] + v @ (ahead[1:] - g[1:]))
         reference = max(min(reference, abs(new.objective)), 1e-12)
         idle = idle + 1 if before - new.merit(sigma, margin) < DONE * reference else 0
+        if counts.any():
+            integral = now.f + (g[1:] + ahead[1:]) @ (new.w - now.w) / 2
+            follow = integral + FOLLOW * (new.true - integral)
+            new = new._replace(f=np.where(counts, follow, new.f))
         stays = np.maximum(new.f, 0) > FALLEN * np.maximum(now.f, 0)
         cap = np.where(stays & (v >= cap), RAISED * cap, cap)
         now, g = new, ahead
         length = max(length, float(np.linalg.norm(now.w)))
-        reached.append(now.objective)
+        best = points.best[1]["objective"] if counts.any() and points.best else now.objective
+        reached.append(float(best))
         missed = np.maximum(now.f + margin, 0) if share == 1 else 0
         margin = np.where(v > 0, np.maximum(missed, 0.5 * margin), 0)
-        settled = idle >= PATIENCE and bool((now.f <= 0).all())
+        settled = idle >= PATIENCE and bool((now.true <= 0).all())
         if settled:
             break
-    if found is not None and (now.f > 0).any():
+    if found is not None and (now.true > 0).any():
         solved = np.stack([inverse(each) for each in g])
         for k in range(4):
-            there = visit(now.w - shortest(now.f + 0.5 * 2**k * now.f.max(), g, solved))
-            if there is None or (there.f <= 0).all():
+            more = now.true + 0.5 * 2**k * now.true.max()
+            there = visit(now.w - shortest(more, g, solved), now.f)
+            if there is None or (there.true <= 0).all():
                 break
     if settled:
         return Finished(passes, found, 0.0)

@@ -32,7 +32,7 @@ POSITIVE = 1
 """The class that a rate is about where the classes are 0 and 1, unless the constraint names one."""
 LEAST_ROWS = 20
 """The smallest number of training rows of a group, where there are more than two groups."""
-SHARPNESS = 4.0
+SHARPNESS = 16.0
 """How steep the smooth stand-in of a 0/1 count is where the predicted class changes."""
 
 KindName: TypeAlias = Literal[
