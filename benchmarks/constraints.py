@@ -1,27 +1,48 @@
-"""The tables of docs/constraints.md: constraints.py mnist|adult|cancer|clients|time [data folder]
+"""Everything that docs/constraints.md shows, measured by one command.
 
-Every number is one training through the same code as `fedssca run`; rivals get the same number of
-trials each (log-uniform draws) and the best one is shown: lowest training cost or |w|^2 among those
-that keep the limits on the training data, else the one that misses by least.
+    python benchmarks/constraints.py all DATA        # every part, then the page
+    python benchmarks/constraints.py adult DATA      # one part: see --help
+    python benchmarks/constraints.py page            # write the tables into the page again
+
+DATA is a folder with Adult, credit, MNIST and the heart data, in subfolders or not. Every row is
+one training through the same code as `fedssca run`, and is kept in docs/evidence/constraints.json
+as soon as it is measured; a command that was stopped goes on where it was (`--fresh`: it does not).
 """
 
 from __future__ import annotations
 
+import argparse
+import os
+import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from fedssca.errors import UserError
-from fedssca.run import execute as runner
-from fedssca.run.build import RUNTIMES, build
-from fedssca.run.config import parse
-from fedssca.run.result import Result
+import fedssca
 
-warnings.simplefilter("ignore")
+fedssca.keep_compiled_programs()
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE / "zoo")]
+
+from problems.case import folder_of  # noqa: E402
+from tables import Evidence, Row, Table  # noqa: E402
+
+from fedssca.run import execute as runner  # noqa: E402
+from fedssca.run.build import RUNTIMES, build  # noqa: E402
+from fedssca.run.config import parse  # noqa: E402
+from fedssca.run.result import Result  # noqa: E402
+from fedssca.run.versions import versions  # noqa: E402
+
+PAGE = HERE.parent / "docs" / "constraints.md"
+EVIDENCE = PAGE.parent / "evidence" / "constraints.json"
+SEEDS = (0, 1, 2)
 
 
 def train(*settings: str, base: str = "") -> tuple[Any, Result]:
@@ -29,52 +50,9 @@ def train(*settings: str, base: str = "") -> tuple[Any, Result]:
     return job, runner.train(job)
 
 
-def score(result: Result, key: str) -> tuple[float, float]:
-    worst = max([*result.final["constraints"], 0.0])
-    return worst, result.final[key]
-
-
-def draws(method: str, trials: int, seed: int = 0) -> list[list[str]]:
-    """Settings to try: the same number for every rival, log-uniform over wide ranges."""
-    rng = np.random.default_rng(seed)
-    out = []
-    for _ in range(trials):
-        rate, dual, penalty, initial = rng.uniform(size=4)
-        momentum = rng.choice([0.0, 0.9])
-        scale = (1 - momentum) * 10 ** (-1.5 + 2.5 * rate)
-        out.append(
-            [
-                f"algorithm.name={method}",
-                f"algorithm.rate={{a={scale}, cool=0.8}}",
-                f"algorithm.momentum={momentum}",
-                f"algorithm.dual_rate={{a={10 ** (-2 + 4 * dual)}, cool=0.8}}",
-                f"algorithm.initial={10 ** (-1 + 4 * initial)}",
-                f"algorithm.tolerance={-0.02 * dual}",
-                f"problem.penalty={10 ** (0.5 + 4.0 * penalty)}",
-            ]
-        )
-    return out
-
-
-def best_of(method: str, trials: int, key: str, *settings: str, base: str) -> Result | None:
-    found = None
-    for drawn in draws(method, trials):
-        try:
-            _, result = train(*settings, *drawn, base=base)
-        except UserError:
-            continue
-        if found is None or score(result, key) < score(found, key):
-            found = result
-    return found
-
-
-def row(*cells: object) -> None:
-    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
-
-
-def head(*cells: str) -> None:
-    row(*cells)
-    row(*("---" for _ in cells))
+def place(name: str) -> str:
+    """The setting that names the folder of a data set."""
+    return f"data.dir={folder_of(name) or ''}"
 
 
 MNIST = """
@@ -87,42 +65,29 @@ limit = 0.13
 """
 
 
-def mnist(directory: str, seeds: int = 3) -> None:
-    head("split", "B", "rounds", "limit U", "seed", "F", "|w|^2", "test acc.", "kept", "s")
-    cases = [("sample", 100), ("sample", 10), ("feature", 1000), ("feature", 100)]
-    for split, batch in cases:
-        for limit in (0.13, 0.2, 0.3):
-            for seed in range(seeds if limit == 0.13 else 1):
-                mnist_row(directory, split, batch, limit, seed)
-    mnist_row(directory, "feature", 10, 0.13, 0)
+def mnist() -> Table:
+    columns = {"split": "", "B": "", "limit U": "", "seed": ""}
+    columns |= {"F": ".4f", "|w|^2": ".1f", "test accuracy": ".2%", "kept": ""}
+
+    def rows() -> Iterator[Row]:
+        for split, batch in (("sample", 100), ("feature", 1000), ("sample", 10)):
+            for seed in SEEDS:
+                yield (split, batch, 0.13, seed), partial(mnist_cells, split, batch, seed)
+
+    return Table(columns, rows())
 
 
-def mnist_row(
-    directory: str, split: str, batch: int, limit: float, seed: int, rounds: int = 1000
-) -> None:
-    begun = time.perf_counter()
+def mnist_cells(split: str, batch: int, seed: int) -> list[Any]:
     _, result = train(
-        f"data.dir={directory}",
+        place("mnist"),
         f"data.split={split}",
         f"algorithm.batch={batch}",
-        f"algorithm.rounds={rounds}",
-        f"problem.constraint.0.limit={limit}",
+        "algorithm.rounds=1000",
         f"run.seed={seed}",
         base=MNIST,
     )
     final = result.final
-    row(
-        split,
-        batch,
-        rounds,
-        limit,
-        seed,
-        f"{final['train_cost']:.4f}",
-        f"{final['norm_sq']:.1f}",
-        f"{final['test_accuracy']:.2%}",
-        "yes" if result.feasible else "no: " + result.notes[0],
-        f"{time.perf_counter() - begun:.0f}",
-    )
+    return [final["train_cost"], final["norm_sq"], final["test_accuracy"], result.feasible]
 
 
 ADULT = """
@@ -134,93 +99,77 @@ problem.l2 = 1e-4
 algorithm.batch = 100
 algorithm.rounds = 500
 run.evaluate_every = 20
+data.clients = 5
 """
-PARITY = 'problem.constraint=[{{kind="parity", column="sex", limit={limit}}}]'
 
 
-def adult(directory: str, trials: int = 6) -> None:
-    head(
-        "model", "clients", "split", "method", "limit", "gap train", "gap test", "kept", "test acc."
+def adult() -> Table:
+    columns = {"model": "", "split": "", "limit": "", "gap train": "+.4f", "gap test": "+.4f"}
+    columns |= {"kept": "", "test acc.": ".2%"}
+
+    def rows() -> Iterator[Row]:
+        for model in ("linear", "mlp"):
+            for partition in ("iid", "dirichlet"):
+                for limit in (None, 0.05, 0.02):
+                    named = (model, partition, limit)
+                    yield named, partial(adult_cells, *named)
+
+    return Table(columns, rows())
+
+
+def adult_cells(model: str, partition: str, limit: float | None) -> list[Any]:
+    # An idle limit, so that the gap of the unconstrained model is measured too.
+    parity = f'{{kind="parity", column="sex", limit={limit or 0.99}}}'
+    _, result = train(
+        place("adult"),
+        f"model.name={model}",
+        f"data.partition={partition}",
+        f"problem.constraint=[{parity}]",
+        base=ADULT,
     )
-    place = f"data.dir={directory}"
-    for model in ("linear", "mlp"):
-        for clients in (5, 20):
-            for partition in ("iid", "dirichlet") if clients == 5 else ("dirichlet",):
-                where = (
-                    place,
-                    f"model.name={model}",
-                    f"data.clients={clients}",
-                    f"data.partition={partition}",
-                    f"algorithm.batch={100 if clients == 5 else 25}",
-                )
-                named = (model, clients, partition)
-                # An idle limit, so that the gap of the unconstrained model is measured too.
-                _, free = train(*where, PARITY.format(limit=0.99), base=ADULT)
-                adult_row(named, "unconstrained", "-", free)
-                for limit in (0.05, 0.02):
-                    limited = (*where, PARITY.format(limit=limit))
-                    _, ours = train(*limited, base=ADULT)
-                    adult_row(named, "ssca", limit, ours)
-                    if (clients, partition, limit) == (5, "iid", 0.05):
-                        for rival in ("primal-dual", "augmented", "penalty", "switching"):
-                            best = best_of(rival, trials, "train_cost", *limited, base=ADULT)
-                            adult_row(named, f"{rival} (best of {trials})", limit, best)
-
-
-def adult_row(named: tuple[Any, ...], method: str, limit: object, result: Result | None) -> None:
-    if result is None:
-        row(*named, method, limit, "-", "-", "diverged", "-")
-        return
     final = result.final
-    train_gap, test_gap = final["train_parity_sex"], final["test_parity_sex"]
-    row(
-        *named,
-        method,
-        limit,
-        f"{train_gap:+.4f}",
-        f"{test_gap:+.4f}",
-        "-" if limit == "-" else ("yes" if result.feasible else "no"),
-        f"{final['test_accuracy']:.2%}",
-    )
+    kept = result.feasible if limit else None
+    return [final["train_parity_sex"], final["test_parity_sex"], kept, final["test_accuracy"]]
 
 
 CANCER = """
 data.name = "breast-cancer"
-data.clients = 5
 model.name = "linear"
 problem.objective = "loss"
 problem.l2 = 1e-4
-algorithm.batch = 20
 algorithm.rounds = 500
 run.evaluate_every = 10
 """
+RATES = ("train_fnr", "test_fnr", "train_fpr", "test_fpr")
 
 
-def cancer(seeds: int = 3) -> None:
-    head("parties", "seed", "constraint", "FNR train", "FNR test", "FPR train", "FPR test", "kept")
-    watch = '{kind="fpr", limit=0.999}'
-    for split, clients, batch in (("sample", 5, 20), ("feature", 2, 100)):
-        for limit in (0.999, 0.01):
-            for seed in range(seeds):
-                _, result = train(
-                    f"data.split={split}",
-                    f"data.clients={clients}",
-                    f"algorithm.batch={batch}",
-                    f"run.seed={seed}",
-                    f'problem.constraint=[{{kind="fnr", limit={limit}}}, {watch}]',
-                    base=CANCER,
-                )
-                final = result.final
-                row(
-                    f"{clients} {'hospitals' if split == 'sample' else 'parties, vertical'}",
-                    seed,
-                    "-" if limit > 0.5 else f"FNR <= {limit}",
-                    *(
-                        f"{final[key]:.4f}"
-                        for key in ("train_fnr", "test_fnr", "train_fpr", "test_fpr")
-                    ),
-                    "yes" if result.feasible else "no",
-                )
+def cancer() -> Table:
+    columns = {"parties": "", "limit on the FNR": "", "seed": "", "FNR train": ".4f"}
+    columns |= {"FNR test": ".4f", "FPR train": ".4f", "FPR test": ".4f", "kept": ""}
+
+    def rows() -> Iterator[Row]:
+        for parties in ("5 hospitals", "2 parties, vertical"):
+            for limit in (None, 0.01):
+                for seed in SEEDS:
+                    named = (parties, limit, seed)
+                    yield named, partial(cancer_cells, *named)
+
+    return Table(columns, rows())
+
+
+def cancer_cells(parties: str, limit: float | None, seed: int) -> list[Any]:
+    split, batch = ("feature", 100) if "vertical" in parties else ("sample", 20)
+    watched = f'{{kind="fnr", limit={limit or 0.999}}}, {{kind="fpr", limit=0.999}}'
+    _, result = train(
+        f"data.split={split}",
+        f"data.clients={parties.split()[0]}",
+        f"algorithm.batch={batch}",
+        f"run.seed={seed}",
+        f"problem.constraint=[{watched}]",
+        base=CANCER,
+    )
+    kept = result.feasible if limit else None
+    return [*(result.final[key] for key in RATES), kept]
 
 
 CLIENTS = """
@@ -234,30 +183,36 @@ problem.l2 = 1e-4
 algorithm.batch = 20
 algorithm.rounds = 500
 """
+AVERAGE = "FedAvg, E = 5, best of 4 rates"
+LIMITED = "default, every client <= 0.05"
 
 
-def clients(seeds: int = 3) -> None:
-    head(
-        "labels a client", "seed", "method", "worst client's loss", "mean loss", "kept", "test acc."
-    )
-    for labels in (1, 2):
-        for seed in range(seeds):
-            shared = (f"data.classes_per_client={labels}", f"run.seed={seed}")
-            average = [
-                train(
-                    *shared,
-                    "algorithm.name=sgd",
-                    "algorithm.local_steps=5",
-                    f"algorithm.rate={rate}",
-                    base=CLIENTS,
-                )
-                for rate in (0.03, 0.1, 0.3, 1.0)
-            ]
-            job, result = min(average, key=lambda pair: worst_client(*pair))
-            client_row(labels, seed, "FedAvg, E = 5, best of 4 rates", job, result)
-            limit = 'problem.constraint=[{kind="client_loss", limit=0.05}]'
-            job, result = train(*shared, limit, base=CLIENTS)
-            client_row(labels, seed, "ssca, every client <= 0.05", job, result)
+def clients() -> Table:
+    columns = {"labels per client": "", "seed": "", "method": "", "worst client's loss": ".4f"}
+    columns |= {"mean loss": ".4f", "kept": "", "test acc.": ".2%"}
+
+    def rows() -> Iterator[Row]:
+        for labels in (1, 2):
+            for seed in SEEDS:
+                for method in (AVERAGE, LIMITED):
+                    yield (labels, seed, method), partial(client_cells, labels, seed, method)
+
+    return Table(columns, rows())
+
+
+def client_cells(labels: int, seed: int, method: str) -> list[Any]:
+    shared = (f"data.classes_per_client={labels}", f"run.seed={seed}")
+    if method == LIMITED:
+        limit = 'problem.constraint=[{kind="client_loss", limit=0.05}]'
+        job, result = train(*shared, limit, base=CLIENTS)
+    else:
+        local = ("algorithm.name=sgd", "algorithm.local_steps=5")
+        rates = (f"algorithm.rate={rate}" for rate in (0.03, 0.1, 0.3, 1.0))
+        tried = [train(*shared, *local, rate, base=CLIENTS) for rate in rates]
+        job, result = min(tried, key=lambda pair: worst_client(*pair))
+    kept = result.feasible if method == LIMITED else None
+    final = result.final
+    return [worst_client(job, result), final["train_cost"], kept, final["test_accuracy"]]
 
 
 def worst_client(job: Any, result: Result) -> float:
@@ -273,23 +228,26 @@ def worst_client(job: Any, result: Result) -> float:
     return max(losses)
 
 
-def client_row(labels: int, seed: int, method: str, job: Any, result: Result) -> None:
-    kept = "-" if not job.problem.constraints else ("yes" if result.feasible else "no")
-    cost, accuracy = result.final["train_cost"], result.final["test_accuracy"]
-    worst = f"{worst_client(job, result):.4f}"
-    row(labels, seed, method, worst, f"{cost:.4f}", kept, f"{accuracy:.2%}")
+def timing() -> Table:
+    columns = {"M": "", "ms per round": ".2f", "ratio to the unconstrained round": ".2f"}
+    return Table(columns, (((count,), partial(time_cells, count)) for count in (0, 1, 3, 10)))
 
 
-def timing(directory: str, turns: int = 41, rounds: int = 20) -> None:
-    """Rounds with M constraints against the unconstrained round.
+def time_cells(count: int) -> list[Any]:
+    spent = seconds_per_round()
+    return [1e3 * spent[count], spent[count] / spent[0]]
 
-    Turns are short and alternate, so that other work on the machine slows all of them alike.
+
+@cache
+def seconds_per_round(turns: int = 41, rounds: int = 20) -> dict[int, float]:
+    """Rounds with M constraints; medians of short turns that alternate.
+
+    Other work on the machine slows all of them alike.
     """
-    head("M", "ms a round", "ratio to the unconstrained round")
     engines = {}
     for count in (0, 1, 3, 10):
         kinds = [f'{{kind="fnr", positive={m}, limit=0.05}}' for m in range(count)]
-        settings = [f"data.dir={directory}", "algorithm.batch=100", "data.name=mnist"]
+        settings = [place("mnist"), "algorithm.batch=100", "data.name=mnist"]
         job = build(parse("", [*settings, f"problem.constraint=[{', '.join(kinds)}]"]))
         engine = RUNTIMES["fused"](job.problem, job.clients, job.algorithm, 0)
         engines[count] = engine, engine.advance(job.algorithm.init(job.problem.start), 2)
@@ -300,9 +258,19 @@ def timing(directory: str, turns: int = 41, rounds: int = 20) -> None:
             begun = time.perf_counter()
             engine.advance(state, 2 + rounds).w.block_until_ready()
             seconds[count].append((time.perf_counter() - begun) / rounds)
-    base = np.median(seconds[0])
-    for count, spent in seconds.items():
-        row(count, f"{1e3 * np.median(spent):.2f}", f"{np.median(spent) / base:.2f}")
+    return {count: float(np.median(spent)) for count, spent in seconds.items()}
+
+
+def hard() -> Table:
+    """The full-size problems of benchmarks/zoo/hard.py."""
+    from hard import COLUMNS, cells_of, runs
+
+    def rows() -> Iterator[Row]:
+        for name, run in runs():
+            for seed in (*SEEDS, 3):
+                yield (name, seed), lambda run=run, seed=seed: cells_of(*run(seed))
+
+    return Table(COLUMNS, rows())
 
 
 PAPER = {
@@ -311,13 +279,13 @@ PAPER = {
 }
 
 
-def picture(directory: str) -> None:
+def picture() -> None:
     """docs/constraints.png: the loss over the rounds, the paper's rule against the default."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4), layout="constrained")
     for axis, (batch, steps) in zip(figure.subplots(1, 2, sharey=True), PAPER.items(), strict=True):
-        shared = [f"data.dir={directory}", f"algorithm.batch={batch}", "run.evaluate_every=20"]
+        shared = [place("mnist"), f"algorithm.batch={batch}", "run.evaluate_every=20"]
         printed = [f"algorithm.{step}" for step in steps]
         _, plain = train(*shared, *printed, "algorithm.multipliers=exact", base=MNIST)
         _, ours = train(*shared, base=MNIST)
@@ -338,23 +306,51 @@ def picture(directory: str) -> None:
         axis.legend(frameon=False)
         print(batch, plain.final["train_cost"], ours.final["train_cost"], flush=True)
     figure.axes[0].set_ylabel("training loss")
-    figure.savefig("docs/constraints.png", dpi=120)
+    figure.savefig(PAGE.with_suffix(".png"), dpi=120)
+
+
+def zoo() -> None:
+    """The runs of the zoo, which are kept in runs/zoo, and their counts."""
+    for options in (
+        ["--method", "default"],
+        ["--method", "rivals", "steered", "exact", "--seeds", "1"],
+        ["--summary"],
+    ):
+        subprocess.run([sys.executable, HERE / "zoo" / "run.py", *options], check=True)
+
+
+TABLES = {
+    "cancer": cancer,
+    "clients": clients,
+    "adult": adult,
+    "mnist": mnist,
+    "hard": hard,
+    "time": timing,
+}
+OTHERS = {"picture": picture, "zoo": zoo}
 
 
 def main() -> None:
-    what = sys.argv[1] if len(sys.argv) > 1 else "all"
-    directory = sys.argv[2] if len(sys.argv) > 2 else ""
-    parts = {
-        "mnist": lambda: mnist(directory),
-        "adult": lambda: adult(directory),
-        "cancer": cancer,
-        "clients": clients,
-        "time": lambda: timing(directory),
-        "picture": lambda: picture(directory),
+    args = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    args.add_argument("part", choices=["all", *TABLES, *OTHERS, "page"])
+    args.add_argument("data", nargs="?", help="the folder with the data sets")
+    args.add_argument("--fresh", action="store_true", help="measure again what is there")
+    said = args.parse_args()
+    if said.data:
+        os.environ["FEDSSCA_DATA"] = str(Path(said.data).resolve())
+    warnings.simplefilter("ignore")
+    evidence = Evidence(EVIDENCE)
+    facts = {
+        "command": "python benchmarks/constraints.py all DATA",
+        "versions": versions(),
+        "seeds": list(SEEDS),
     }
-    for name in parts if what == "all" else [what]:
-        print(f"\n{name}\n")
-        parts[name]()
+    for name in [*TABLES, *OTHERS] if said.part == "all" else [said.part]:
+        if name in TABLES:
+            evidence.measure(name, TABLES[name](), said.fresh, **facts)
+        elif name in OTHERS:
+            OTHERS[name]()
+    PAGE.write_text(evidence.on_page(PAGE.read_text()))
 
 
 if __name__ == "__main__":

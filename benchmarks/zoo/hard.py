@@ -13,6 +13,7 @@ import argparse
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,6 +31,8 @@ from fedssca.run.execute import train  # noqa: E402
 from fedssca.run.result import Result  # noqa: E402
 
 Run = Callable[[int], tuple[Result, float]]
+COLUMNS = {"problem": "", "seed": "", "kept": "", "objective": ".5g", "largest F_m": ".3g"}
+COLUMNS |= {"held-out error": ".2%", "KKT": ".2g", "converged": ""}
 
 
 def gap(limit: float, hidden: tuple[int, ...], seed: int) -> tuple[Result, float]:
@@ -70,24 +73,28 @@ def runs() -> Iterator[tuple[str, Run]]:
     yield "credit linear, loss <= 0.05", partial(configured, "credit", credit)
 
 
+def cells_of(result: Result, error: float) -> list[Any]:
+    """The measured cells of a row."""
+    final = result.final
+    largest = float(max(final["constraints"]))
+    residual = float(result.kkt_residual)
+    found = [bool(result.feasible), float(final["objective"]), largest, error, residual]
+    return [*found, bool(result.converged)]
+
+
 def main() -> None:
     args = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     args.add_argument("--only", nargs="+", default=[""], help="problems whose name has this word")
     args.add_argument("--seeds", type=int, default=4)
     said = args.parse_args()
     warnings.simplefilter("ignore")
-    print("| problem | seed | kept | objective | largest F_m | held-out error | KKT | converged |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print(*COLUMNS, sep=" | ")
     for name, run in runs():
         for seed in range(said.seeds) if any(word in name for word in said.only) else ():
             result, error = run(seed)
-            final = result.final
-            cells = [
-                name, seed, "yes" if result.feasible else "no", f"{final['objective']:.5g}",
-                f"{max(final['constraints']):.3g}", f"{error:.2%}", f"{result.kkt_residual:.2g}",
-                "yes" if result.converged else "no",
-            ]  # fmt: skip
-            print(f"| {' | '.join(map(str, cells))} |", *result.notes[:1], flush=True)
+            row = zip([name, seed, *cells_of(result, error)], COLUMNS.values(), strict=True)
+            cells = (f"{c:{style}}" if isinstance(c, float) else str(c) for c, style in row)
+            print(" | ".join(cells), *result.notes[:1], flush=True)
 
 
 if __name__ == "__main__":
