@@ -119,54 +119,42 @@ def follow(
     With `longer`, a setting of `run.more`, a run that exists goes on to more rounds.
     """
     with RunDirectory(out).locked():
-        return _follow(session, run, out, resume, tell, wait, longer)
-
-
-def _follow(
-    session: Session,
-    run: SubmittedRun,
-    out: Path,
-    resume: bool,
-    tell: Follower,
-    wait: float,
-    longer: str,
-) -> dict[str, Any]:
-    best, vain = -1, 0
-    while True:
-        await_sites(session, run.sites, wait)
-        job = session.submit(run.order(resume, longer=longer))
-        try:
-            outcome = _watch(session, job, out, tell)
-        except ServerUnreachable as error:
-            again = f"fedssca deploy submit --resume {out}"
-            raise UserError(f"{error} When it is back: {again}") from error
-        except BaseException:
+        best, vain = -1, 0
+        while True:
+            await_sites(session, run.sites, wait)
+            job = session.submit(run.order(resume, longer=longer))
+            try:
+                outcome = _watch(session, job, out, tell)
+            except ServerUnreachable as error:
+                again = f"fedssca deploy submit --resume {out}"
+                raise UserError(f"{error} When it is back: {again}") from error
+            except BaseException:
+                session.abort(job)
+                raise
+            for warning in outcome.get("warnings", []):
+                tell.say(f"note: {warning}")
+            if outcome["state"] == "done":
+                done = RunDirectory.open(out).result()
+                assert done is not None
+                return done
+            if outcome["state"] == "failed":
+                raise UserError(outcome["message"])
+            if outcome["state"] == "stopped":
+                raise UserError(
+                    f"{outcome['message']} at round {outcome['round']}; go on from its last "
+                    f"checkpoint with: fedssca deploy submit --resume {out}"
+                )
+            vain = 0 if outcome["round"] > best else vain + 1
+            best = max(best, outcome["round"])
+            if vain == ATTEMPTS:
+                raise UserError(f"{outcome['message']}; this happened {ATTEMPTS} times in a row")
+            heard = session.connected()
             session.abort(job)
-            raise
-        for warning in outcome.get("warnings", []):
-            tell.say(f"note: {warning}")
-        if outcome["state"] == "done":
-            done = RunDirectory.open(out).result()
-            assert done is not None
-            return done
-        if outcome["state"] == "failed":
-            raise UserError(outcome["message"])
-        if outcome["state"] == "stopped":
-            raise UserError(
-                f"{outcome['message']} at round {outcome['round']}; go on from its last checkpoint "
-                f"with: fedssca deploy submit --resume {out}"
-            )
-        vain = 0 if outcome["round"] > best else vain + 1
-        best = max(best, outcome["round"])
-        if vain == ATTEMPTS:
-            raise UserError(f"{outcome['message']}; this happened {ATTEMPTS} times in a row")
-        heard = session.connected()
-        session.abort(job)
-        names = ", ".join(outcome["sites"])
-        tell.say(f"paused: {outcome['message']}; waiting for {names}")
-        await_sites(session, outcome["sites"], wait, heard)
-        tell.say(f"{names} back: the run goes on")
-        resume = True
+            names = ", ".join(outcome["sites"])
+            tell.say(f"paused: {outcome['message']}; waiting for {names}")
+            await_sites(session, outcome["sites"], wait, heard)
+            tell.say(f"{names} back: the run goes on")
+            resume = True
 
 
 def ask_for(
