@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ __all__ = ["TAKES", "Filled", "as_toml", "field_of", "fields", "fill", "from_tom
 
 Tree = dict[str, Any]
 LIMITS = "problem.constraint"
+REFERENCE = re.compile(r", see \[[^\]]+\]\([^)]*\)")
+"""A reference to another page of the documentation, which the form leaves out."""
 TAKES = {name: list(kind.options) for name, kind in KINDS.items()}
 """The keys that a kind of limit has beside kind and limit."""
 
@@ -151,7 +154,8 @@ def _section(name: str, kind: Any, prefix: str) -> Tree:
         for key, field in keys_of(kind).items()
         if table_of(field.annotation) is not ConstraintSettings
     ]
-    return {"name": name, "about": kind.__doc__.strip().rstrip("."), "fields": made}
+    about = REFERENCE.sub("", kind.__doc__.strip().rstrip("."))
+    return {"name": name, "about": about, "fields": made}
 
 
 def _field(key: str, name: str, field: FieldInfo) -> Tree:
@@ -159,18 +163,20 @@ def _field(key: str, name: str, field: FieldInfo) -> Tree:
     default = None if field.is_required() else field.get_default(call_default_factory=True)
     return {
         "key": key,
-        "label": name.replace("_", " "),
+        "name": name,
+        "label": field.title or name.replace("_", " ").capitalize(),
         "kind": _kind(field),
         "choices": list(choices_of(field)),
         "default": "" if default is None else _typed(default),
         "placeholder": extra["unset"],
         "help": _first_sentence(field.description or ""),
         "basic": extra["basic"],
+        "unless": [f"{key.removesuffix(name)}{other}" for other in extra["unless"]],
     }
 
 
 def _first_sentence(text: str) -> str:
-    return text.partition(". ")[0].removesuffix(".")
+    return text.partition(". ")[0].removesuffix(".").replace("`", "")
 
 
 def _kind(field: FieldInfo) -> str:

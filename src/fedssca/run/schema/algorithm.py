@@ -64,12 +64,14 @@ class AlgorithmSettings:
         "for comparison and need some. fedavg is sgd with local_steps = 5 unless set otherwise, "
         "fedprox the same with the proximal term mu, fedsgd is sgd with one step per round. A "
         "method of yours is a function in an installed package, package.module:function.",
+        title="Method",
         default="ssca",
         basic=True,
     )
     batch: Whole = key(
         "The number of rows B that a client draws per round. Parties with columns draw one common "
         f"batch, of {COMMON_BATCH} rows unless it is set.",
+        title="Batch size per client",
         default=10,
         ge=1,
         basic=True,
@@ -78,16 +80,22 @@ class AlgorithmSettings:
         "The number of steps E of batch B that a client takes per round. More than one step is "
         "possible with ssca (with constraints: steered multipliers), fedavg, fedprox, sgd and "
         "momentum. Unless it is set, fedavg and fedprox take 5.",
+        title="Local steps per round",
         default=1,
         ge=1,
     )
     cohort: Whole = key(
         "The number of clients asked per round, drawn anew each time; 0 asks all of them.",
+        title="Clients asked per round",
         default=0,
         ge=0,
     )
     dropout: Real = key(
-        "The probability that a client that is asked does not answer.", default=0.0, ge=0, lt=1
+        "The probability that a client that is asked does not answer.",
+        title="Probability of no answer",
+        default=0.0,
+        ge=0,
+        lt=1,
     )
     staleness: Whole = key(
         "With a number A above 0 a round does not wait for slow clients: it ends as soon as the "
@@ -115,33 +123,46 @@ class AlgorithmSettings:
         basic=True,
     )
     max_rounds: Whole = key(
-        'The largest number of rounds of a run with rounds = "auto".', default=10_000, ge=1
+        'The largest number of rounds of a run with rounds = "auto".',
+        title="Most rounds",
+        default=10_000,
+        ge=1,
     )
     rho: Annotated[StepSettings, step(most=1)] | None = key(
         "The step size of the running averages, as a number or as a table such as "
         "{a = 0.9, alpha = 0.1}.",
+        title="Step size of averages (ρ)",
         default=None,
         unset=CALIBRATED,
     )
     gamma: Annotated[StepSettings, step(most=1)] | None = key(
-        "The step size of the iterates, written like rho.", default=None, unset=CALIBRATED
+        "The step size of the iterates, written like rho.",
+        title="Step size of iterates (γ)",
+        default=None,
+        unset=CALIBRATED,
     )
     tau: OneOrMore | None = key(
         "The curvature of the surrogates: one number, or one for the objective and one for each "
         "constraint.",
+        title="Curvature of surrogates (τ)",
         default=None,
         unset=CALIBRATED,
     )
     opening: list[Positive] | None = key(
-        "The first multipliers, one for each constraint.", default=None, unset=CALIBRATED
+        "The first multipliers, one for each constraint.",
+        title="First multipliers",
+        default=None,
+        unset=CALIBRATED,
     )
     balance: list[Positive] | None = key(
         "The ratios |grad F_0| / |grad F_m| at the start, one for each constraint.",
+        title="Gradient ratios at the start",
         default=None,
         unset=CALIBRATED,
     )
     probes: Whole = key(
         "The number of messages per client that the calibration used. A run fills it in.",
+        title="Messages used for calibration",
         default=0,
         ge=0,
     )
@@ -151,6 +172,7 @@ class AlgorithmSettings:
         "measured constraint values; it is used with local_steps > 1 and with the surrogate "
         "diagonal. exact is the rule of the paper; it is used without constraints if rho, gamma "
         "and tau are given.",
+        title="Rule for multipliers",
         default=None,
         unset="chosen by the run",
     )
@@ -161,6 +183,7 @@ class AlgorithmSettings:
     )
     rate: Annotated[StepSettings, step(RATE)] = key(
         "The learning rate of all methods but ssca, written like rho.",
+        title="Learning rate",
         default=RATE,
     )
     momentum: Real = key(
@@ -172,21 +195,30 @@ class AlgorithmSettings:
     mu: Real = key(
         "The weight mu of the proximal term mu/2 |w - w(t)|^2, which keeps the local steps of "
         "fedprox near the server's model w(t).",
+        title="Proximal weight (μ)",
         default=0.01,
         ge=0,
     )
     dual_rate: Annotated[StepSettings, step(DUAL_RATE)] = key(
         "The step size of the multipliers of primal-dual and augmented, written like rho.",
+        title="Step size of multipliers",
         default=DUAL_RATE,
     )
     initial: Real = key(
-        "The first value of the multipliers of primal-dual and augmented.", default=0.0, ge=0
+        "The first value of the multipliers of primal-dual and augmented.",
+        title="First value of multipliers",
+        default=0.0,
+        ge=0,
     )
     tolerance: Real = key(
-        "The violation up to which switching still lowers the objective.", default=0.0
+        "The violation up to which switching still lowers the objective.",
+        title="Tolerated violation",
+        default=0.0,
     )
     options: dict[str, Any] | None = key(
-        "What your own function takes beside the problem, batch, steps and rate.", default=None
+        "What your own function takes beside the problem, batch, steps and rate.",
+        title="Options of your function",
+        default=None,
     )
 
     @model_validator(mode="before")

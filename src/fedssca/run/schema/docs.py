@@ -65,7 +65,7 @@ INTROS = {
     "algorithm": "The keys rho, gamma, rate and dual_rate are [step sizes](#step-sizes).",
     "privacy": "Nothing is hidden unless these keys ask for it. Who sees what is in the "
     "[threat model](threat-model.md), how it works in [secure sums](secure-sums.md) and "
-    "[noise](noise.md). All of it needs `pip install 'fedssca[privacy]'`.",
+    "[noise](noise.md). All of it needs the [extra](install.md) `privacy`.",
     "deploy": "Only `fedssca deploy` reads this section, see [real sites](deploy.md). The key "
     "align is explained in [aligning rows](align.md).",
 }

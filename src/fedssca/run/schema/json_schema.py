@@ -35,7 +35,8 @@ def _clean(node: Any, tables: dict[str, Any]) -> Any:
     out = {
         name: _keys(value, tables) if name == "properties" else _clean(value, tables)
         for name, value in node.items()
-        if name not in ("title", "basic", "unset") and not (name == "default" and value is None)
+        if name not in ("title", "basic", "unset", "unless")
+        and not (name == "default" and value is None)
     }
     choices = out.pop("anyOf", None) or out.pop("oneOf", None)
     if choices is not None:

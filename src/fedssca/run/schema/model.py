@@ -39,6 +39,7 @@ class ModelSettings:
     name: ModelName = key(
         "The network: dense layers (mlp), convolutions for images (cnn), softmax regression "
         "(linear), or a function of yours in an installed package, package.module:function.",
+        title="Network",
         default="mlp",
         basic=True,
     )
@@ -46,26 +47,33 @@ class ModelSettings:
         "The numbers of hidden units of each dense layer, such as [64, 32]. With mlp a single "
         "number is the network of the paper, one hidden layer, without biases for classes. If "
         "parties have bottoms, these are the layers of the head.",
+        title="Hidden units",
         default=128,
         basic=True,
     )
-    activation: Activation = key("The activation function of mlp and cnn.", default="swish")
+    activation: Activation = key(
+        "The activation function of mlp and cnn.", title="Activation function", default="swish"
+    )
     biases: Flag | None = key(
         "Whether layers have biases.",
         default=None,
         unset="true, but false for the network of the paper if it predicts classes",
     )
     layer_norm: Flag = key(
-        "A LayerNorm stands before the activation of every dense layer.", default=False
+        "A LayerNorm stands before the activation of every dense layer.",
+        title="Layer normalisation",
+        default=False,
     )
     bottom: Widths = key(
         "The dense layers of the network that each party has for its own columns, such as [16, 8]; "
         "a list of lists gives each party its own. The last of these layers is linear. Without "
         "it the first layer of mlp is divided among the parties.",
+        title="Layers of each party",
         default=[],
     )
     join: Literal["sum", "concatenate"] | None = key(
         "How the head joins what the bottoms of the parties give.",
+        title="How the parts are joined",
         default=None,
         unset="sum, but concatenate for a cnn without bottom",
     )
@@ -73,6 +81,7 @@ class ModelSettings:
         "The columns of each bottom where clients hold rows: a list of names for each, or a number "
         "of equal parts in order. It gives clients with rows the network that parties with columns "
         "have.",
+        title="Columns of each part",
         default=None,
         unset="one bottom with all columns",
     )
@@ -80,6 +89,7 @@ class ModelSettings:
         "Each column of categories that has more of them than this becomes so many numbers, a "
         "vector for each category that is trained with the network mlp. Parties with columns "
         "embed their own categories.",
+        title="Embed columns with more categories than",
         default=None,
         unset="each category is a column of its own",
         ge=1,
@@ -87,14 +97,18 @@ class ModelSettings:
     image: list[Whole] = key(
         "The shape of the images of cnn: [height, width] or [height, width, channels]. Without it "
         "images are square and have one channel.",
+        title="Image shape",
         default=[],
     )
     channels: list[Whole] = key(
-        "The number of kernels of each convolution of cnn.", default=[16, 32]
+        "The number of kernels of each convolution of cnn.",
+        title="Convolution channels",
+        default=[16, 32],
     )
-    kernel: Whole = key("The side of the kernels of cnn.", default=3, ge=1)
+    kernel: Whole = key("The side of the kernels of cnn.", title="Kernel size", default=3, ge=1)
     pool: Whole = key(
         "The side of the squares over which cnn pools after each convolution; 1 means no pooling.",
+        title="Pooling size",
         default=2,
         ge=1,
     )
@@ -102,22 +116,26 @@ class ModelSettings:
     start: str = key(
         "The directory of a finished run with the same network, whose model is where training "
         "begins. In a deployment it is a folder at the server.",
+        title="Start from a finished run",
         default="",
     )
     train: TextOrTexts | None = key(
         "The parts of the network that are trained, such as head, or [layer2, head]; all others "
         "stay as they are at the start. The line about an unknown part names all parts.",
+        title="Parts that are trained",
         default=None,
         unset="all parts",
     )
     personal: TextOrTexts | None = key(
         "The parts of the network that stay at each client, such as head: trained there with steps "
         "of algorithm.rate, and in no message. It is for clients that hold rows.",
+        title="Parts that stay at clients",
         default=None,
         unset="none",
     )
     options: dict[str, Any] | None = key(
         "What your own function takes beside the numbers of features and outputs and the seed.",
+        title="Options of your function",
         default=None,
     )
 

@@ -64,31 +64,38 @@ KindOrOwn: TypeAlias = Annotated[
 class ConstraintSettings:
     """One limit that the trained model must keep."""
 
-    kind: KindOrOwn = Field(
-        description="What is limited, or a function of yours that makes the constraint, "
+    kind: KindOrOwn = key(
+        "What is limited, or a function of yours that makes the constraint, "
         "package.module:function.",
-        json_schema_extra={"basic": True, "unset": ""},
+        title="What is limited",
+        default=...,
+        basic=True,
     )
-    limit: Real = Field(
-        description="The largest value allowed; for recall and precision the smallest.",
-        json_schema_extra={"basic": True, "unset": ""},
+    limit: Real = key(
+        "The largest value allowed; for recall and precision the smallest.", default=..., basic=True
     )
     positive: ClassName | None = key(
         "The class that a rate is about, as it stands in the data; of several labels the name of "
         "one. It can be left out where the classes are 0 and 1, or where the data set has one of "
         "its own. The kind error counts all errors without it.",
+        title="Class that the rate is about",
         default=None,
         unset="1 where the classes are 0 and 1",
     )
     column: str | None = key(
-        "The column whose values are the groups that are limited or compared.", default=None
+        "The column whose values are the groups that are limited or compared.",
+        title="Group column",
+        default=None,
     )
     columns: list[str] = key(
-        "Several columns; the groups are the intersections of their values.", default=[]
+        "Several columns; the groups are the intersections of their values.",
+        title="Several group columns",
+        default=[],
     )
     bins: Bins | None = key(
         "The numbers that divide a column of numbers into groups: [25, 40] makes below 25, 25 to "
         "below 40, and from 40 on. With columns: a table, {AGE = [25, 40]}.",
+        title="Bounds of groups of numbers",
         default=None,
     )
     compare: CompareName | None = key(
@@ -98,6 +105,7 @@ class ConstraintSettings:
     )
     least_rows: Whole | None = key(
         "Groups with fewer training rows, of the class that a rate is about, are rare.",
+        title="Fewest rows per group",
         default=None,
         unset=f"{LEAST_ROWS}, but 1 for two groups of all clients",
         ge=1,
@@ -108,7 +116,9 @@ class ConstraintSettings:
         unset="merge",
     )
     per_client: Flag = key(
-        "The limit holds for the rows of every single client, instead of all rows.", default=False
+        "The limit holds for the rows of every single client, instead of all rows.",
+        title="For every client separately",
+        default=False,
     )
     confidence: Share | None = key(
         "The limit is certified for new rows: the statement is true with this probability. "
@@ -123,11 +133,14 @@ class ConstraintSettings:
     )
     bound: Positive | None = key(
         "The size of an error, in the unit of the target, from which on the kind beyond counts it.",
+        title="Size of an error that counts",
         default=None,
     )
 
     arguments: dict[str, Any] | None = key(
-        "What your own function takes beside the limit.", default=None
+        "What your own function takes beside the limit.",
+        title="Options of your function",
+        default=None,
     )
 
     @property
@@ -215,11 +228,13 @@ class ProblemSettings:
         "for counts. A classification has the cross-entropy, a multilabel classification the mean "
         "of the binary cross-entropies of the labels. All take a function of yours in an installed "
         "package, package.module:function.",
+        title="Loss of a regression",
         default=None,
         unset="squared, or the cross-entropy of a classification",
     )
     huber_width: Positive = key(
         "The error, in standard deviations of the target, from which on the loss huber is linear.",
+        title="Width of the Huber loss",
         default=HUBER_WIDTH,
     )
     quantile: Share = key(
@@ -235,14 +250,18 @@ class ProblemSettings:
     objective: ObjectiveName = key(
         "What is minimised: the mean loss (loss), the largest loss of a client (worst_client) or "
         "of a group of rows (worst_group), each plus l2 |w|^2; or |w|^2 alone (norm).",
+        title="What is minimised",
         default="loss",
         basic=True,
     )
     column: str | None = key(
-        "The column whose values are the groups of the objective worst_group.", default=None
+        "The column whose values are the groups of the objective worst_group.",
+        title="Group column of the objective",
+        default=None,
     )
     l2: Real | None = key(
         "The weight of |w|^2 beside the loss.",
+        title="Weight of |w|²",
         default=None,
         unset="1e-5; for N rows of a table 1 / (2 N) with linear and 2 / N with mlp, if that is "
         "more",
@@ -252,26 +271,33 @@ class ProblemSettings:
         "The upper bound of the multipliers, c in the paper, for the rules steered and exact. A "
         "list is the continuation c_1 < c_2 < ... The rule corrected bounds them by the lengths "
         "of the gradients.",
+        title="Upper bound of multipliers",
         default=1e5,
     )
     confidence: Share | None = key(
         "All limits are certified for new rows: the whole statement is true with this probability, "
         "such as 0.95.",
+        title="Confidence for new rows",
+        basic=True,
         default=None,
         unset="nothing is certified",
     )
     certify: Literal["pooled", "each_site"] = key(
         "What is certified: limits on the new rows of all clients together (pooled), or on those "
         "of every single client (each_site).",
+        title="What is certified",
         default="pooled",
     )
     uncertified: Literal["continue", "stop"] = key(
         "What happens if there are too few calibration rows to certify any model: the run goes on "
         "without a certificate and says so (continue), or it is an error before training (stop).",
+        title="If nothing can be certified",
         default="continue",
     )
     clip: Positive = key(
-        "In certificates, losses of single rows above this count as this much.", default=CLIP
+        "In certificates, losses of single rows above this count as this much.",
+        title="Largest loss of a row in certificates",
+        default=CLIP,
     )
     constraint: list[ConstraintSettings] = key("The limits, one table for each.", default=[])
 

@@ -33,24 +33,32 @@ class RunSettings:
     purpose: str = key(
         "What the model is for, in a sentence or two. The model card (fedssca report --card) "
         "quotes it.",
+        title="Purpose of the model",
         default="",
     )
     seed: Whole = key(
-        "The seed. The same seed gives the same result bit for bit.", default=0, ge=0, basic=True
+        "The seed. The same seed gives the same result bit for bit.",
+        default=0,
+        ge=0,
+        basic=True,
     )
     evaluate_every: Whole = key(
         "The number of rounds between evaluations on all data. Each writes one row of "
         "metrics.jsonl, and feasibility is decided there.",
+        title="Rounds between evaluations",
         default=10,
         ge=1,
     )
     checkpoint_every: Whole = key(
         "The number of rounds between checkpoints, from which a stopped run continues; 0 means no "
         "checkpoints.",
+        title="Rounds between checkpoints",
         default=100,
         ge=0,
     )
-    precision: Literal["float32", "float64"] = key("The number format.", default="float32")
+    precision: Literal["float32", "float64"] = key(
+        "The number format.", title="Number format", default="float32"
+    )
     runtime: Literal["fused", "local"] = key(
         "How rounds are computed: all clients in one program (fused), or message by message as in "
         "a deployment, which is slower (local).",
@@ -65,28 +73,33 @@ class DeploySettings:
     min_sites: Whole = key(
         "The number of sites with rows that must stay connected for the run to go on; 0 means "
         "more than half.",
+        title="Fewest connected sites",
         default=0,
         ge=0,
     )
     timeout: Positive = key(
         "The time in seconds within which a site must answer. A site that does not is dropped.",
+        title="Seconds until a site is dropped",
         default=60.0,
     )
     deadline: Real = key(
         "The time in seconds after which a training round goes on without the sites that have not "
         "answered, once enough have: min_sites or, of a hidden sum, its threshold. A late site "
         "stays a member until it has not answered for `timeout` seconds; 0 waits for all.",
+        title="Seconds until a round goes on",
         default=0.0,
         ge=0,
     )
     robust: Literal["none", "trimmed-mean", "median", "norm-bound"] = key(
         "How plain sums bound what a site that lies with well-formed numbers can do: leave out "
         "the extremes of every entry, take medians, or shorten long messages.",
+        title="Protection against lying sites",
         default="none",
     )
     align: Flag = key(
         "Parties with columns whose row ids differ find the rows that all of them have. If false, "
         "such a run is refused.",
+        title="Find common rows",
         default=True,
     )
 

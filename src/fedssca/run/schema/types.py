@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -164,19 +164,31 @@ WholeOrAuto: TypeAlias = Annotated[
 """A whole number from 1 on, or "auto"."""
 
 
-def key(help: str, *, default: Any, basic: bool = False, unset: str = "", **settings: Any) -> Any:
-    """A key with a default.
+def key(
+    help: str,
+    *,
+    default: Any,
+    title: str = "",
+    basic: bool = False,
+    unset: str = "",
+    unless: Sequence[str] = (),
+    **settings: Any,
+) -> Any:
+    """A key with a default; `...` as the default means that the key must be given.
 
-    `help` is shown in the documentation; the web form shows its first sentence. `basic` keys are
-    visible at once in the form. `unset` says what happens while a key without a value (None) has
-    none. `settings` are the bounds ge, gt, le and lt.
+    `help` is shown in the documentation; the web form shows its first sentence. `title` is the
+    label in the form. `basic` keys are visible at once in the form. `unset` says what happens while
+    a key without a value (None) has none. The key is not read while one of the keys `unless` of the
+    same table is given. `settings` are the bounds ge, gt, le and lt.
     """
     if isinstance(default, list):
         given: dict[str, Any] = {"default_factory": lambda: list(default)}
     else:
         given = {"default": default}
-    extra: Any = {"basic": basic, "unset": unset}
-    return Field(**given, description=help, json_schema_extra=extra, **settings)
+    extra: Any = {"basic": basic, "unset": unset, "unless": list(unless)}
+    return Field(
+        **given, title=title or None, description=help, json_schema_extra=extra, **settings
+    )
 
 
 def is_number(value: Any) -> bool:
