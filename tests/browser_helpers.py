@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,10 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+AXE = Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js"
+needs_axe = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm install")
 
 
 @contextmanager
@@ -60,6 +65,15 @@ class Seen:
     def _console(self, message: Any) -> None:
         if message.type == "error" and "status of 4" not in message.text:
             self.trouble.append(message.text)
+
+    def violations(self) -> list[str]:
+        """What axe-core finds on the page as it is: the rule, and the first element that breaks it.
+
+        The page needs a context with bypass_csp: its policy allows no script but its own.
+        """
+        self.page.evaluate(AXE.read_text(encoding="utf-8"))
+        found = self.page.evaluate("axe.run().then((report) => report.violations)")
+        return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found]
 
     def close(self) -> None:
         """Nothing bad was seen."""

@@ -92,14 +92,14 @@ def test_what_is_no_number_is_none(tmp_path: Path) -> None:
 
 
 def test_of_many_constraints_the_worst_are_drawn(tmp_path: Path) -> None:
-    values = [-1.0] * 40
+    values = [-1.0] * 90
     values[7], values[23] = 0.3, 0.2
-    path = made_up(tmp_path / "run", done=False, constraints=values, multipliers=[0.0] * 40)
+    path = made_up(tmp_path / "run", done=False, constraints=values, multipliers=[0.0] * 90)
     view = gather(path)
     drawn = [entry["index"] for entry in view["constraints"]]
     assert len(drawn) == MOST_CONSTRAINTS
     assert {7, 23} <= set(drawn)
-    assert view["more_constraints"] == 40 - MOST_CONSTRAINTS
+    assert view["more_constraints"] == 90 - MOST_CONSTRAINTS
     assert view["series"]["value.23"] == [0.2] * 5
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedssca.report.page import report_page
-from tests.browser_helpers import Seen, chromium, needs_browser
+from tests.browser_helpers import Seen, chromium, needs_axe, needs_browser
 from tests.run_helpers import made_up, train
 
 pytestmark = needs_browser
@@ -156,3 +156,30 @@ def test_it_fits_a_phone(browser, report: Path, scheme: str) -> None:
     seen.page.get_by_role("button", name="Light or dark page").click()
     assert seen.page.evaluate("document.documentElement.dataset.theme") != scheme
     seen.close()
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_barrier(browser, report: Path, scheme: str) -> None:
+    seen = Seen(browser, color_scheme=scheme, bypass_csp=True)
+    seen.page.goto(report.as_uri())
+    seen.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    assert seen.violations() == []
+    seen.close()
+
+
+def test_the_certificate_is_seen_whole(seen: Seen) -> None:
+    """No column is outside its card, in a window of 1280 pixels and on a phone."""
+    for width in (1280, 390):
+        seen.page.set_viewport_size({"width": width, "height": 800})
+        box = seen.page.locator(".certificate .scroll").first
+        assert box.evaluate("node => node.scrollWidth - node.clientWidth") <= 0, width
+
+
+def test_a_slider_tells_the_price_of_another_limit(seen: Seen) -> None:
+    card = seen.page.locator(".pricing").first
+    slider = card.get_by_role("slider")
+    slider.focus()
+    seen.page.keyboard.press("End")
+    assert "instead of" in card.locator(".price").text_content()
+    assert slider.get_attribute("aria-valuetext").startswith("≤")

@@ -35,8 +35,10 @@ __all__ = [
 ]
 
 Row = dict[str, Any]
-MOST_CONSTRAINTS = 12
-"""Limits whose curves are drawn; the certificate lists all of them."""
+MOST_CONSTRAINTS = 60
+"""Limits whose curves a page can draw; the certificate lists all of them."""
+WHOLE_CURVES = 12
+"""Limits whose curves have all points; those of more limits have fewer points each."""
 MOST_EVENTS = 50
 RECENT = 30.0
 """Seconds since the last change of its files for which an unfinished run counts as running."""
@@ -64,7 +66,7 @@ def gather(
     values = _list(rows[-1], "constraints") if rows else []
     limits = shown_limits(known, values)
     constraints = shown_limits(known, values, MOST_CONSTRAINTS)
-    shown, every = thin(rows, points)
+    shown, every = thin(rows, points * WHOLE_CURVES // max(WHOLE_CURVES, len(constraints)))
     return {
         "name": name or path.resolve().name,
         "state": "complete" if result else "running" if is_recent(path) else "paused",
@@ -74,6 +76,7 @@ def gather(
         "series": columns(shown, constraints),
         "every": every,
         "result": _plain(result),
+        "deployed": (path / "deploy.json").is_file(),
         "sites": _sites(path),
         "site_names": [
             str(name) for name in _list(read_object(path, "census.json", trouble) or {}, "names")
@@ -197,7 +200,10 @@ def _settings(path: Path, trouble: list[str]) -> dict[str, str]:
     except (OSError, ValueError, RecursionError) as error:
         trouble.append(f"config.toml cannot be read: {error}")
         return {}
-    return dict(_leaves(tree, ""))
+    settings = dict(_leaves(tree, ""))
+    if settings.get("data.path") or settings.get("data.query"):
+        settings.pop("data.name", None)  # own data take the place of the ready-made data set
+    return settings
 
 
 def _leaves(tree: Any, where: str) -> Iterable[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.browser_helpers import Seen, chromium, needs_browser
+from tests.browser_helpers import Seen, chromium, needs_axe, needs_browser
 from tests.report.live.ui_helpers import Server, count_rows, wait_for
 from tests.run_helpers import made_up, row
 
@@ -171,18 +172,27 @@ def test_bad_values_are_shown_at_their_fields_then_a_run_is_watched_stopped_and_
     page.get_by_role("button", name="Resume").wait_for(timeout=300_000)
 
 
-def test_a_short_run_ends_with_its_certificate_one_that_fails_with_its_reason(
-    seen: Seen, folder: Path
+def test_a_failed_run_is_listed_corrected_and_ends_with_its_certificate(
+    seen: Seen, folder: Path, server: Server
 ) -> None:
     page = seen.page
     page.get_by_role("link", name="New run").click()
     short = {"algorithm.rounds": "21", "run.evaluate_every": "5", "run.checkpoint_every": "10"}
     fill(seen, LIVE | short | {"name": "short", "limit": "0.3", "algorithm.batch": "9999"})
     page.get_by_role("button", name="Start the run").click()
-    page.get_by_role("button", name="Change the settings").click(timeout=300_000)
+    page.get_by_role("button", name="Change the settings").wait_for()
+    page.goto(f"http://{server.host}/")
+    page.reload()  # nothing is kept in the page: the server knows the run and its settings
+    line = page.locator(".runlist li", has=page.get_by_role("link", name="short"))
+    assert "failed" in line.text_content()
+    assert "larger than client" in line.text_content()
+    line.get_by_role("link").click()
+    page.get_by_role("button", name="Change the settings").click()
     batch = page.locator("[data-key='algorithm.batch']")
     batch.locator(".error").wait_for()
     assert "larger than client" in batch.locator(".error").text_content()
+    assert page.locator("[data-key='name'] input").input_value() == "short"
+    assert page.locator("[data-key='data.clients'] input").input_value() == "4"
 
     batch.locator("input").fill("5")
     page.get_by_role("radio", name="TOML").click()
@@ -196,7 +206,56 @@ def test_a_short_run_ends_with_its_certificate_one_that_fails_with_its_reason(
     assert page.locator(".bars tr").count() == 4
 
 
-@pytest.mark.parametrize("view", ["", "#/run/one", "#/compare/one/two", "#/new"])
+def test_own_data_take_the_place_of_a_ready_made_set(seen: Seen) -> None:
+    page = seen.page
+    page.get_by_role("link", name="New run").click()
+    page.wait_for_selector(".newrun")
+    name = page.locator("[data-key='data.name'] select")
+    assert name.is_enabled()
+    page.get_by_label("Own data (file or folder)").fill("rows.csv")
+    assert name.is_disabled()
+    page.get_by_label("Label column").fill("ill")
+    page.get_by_role("radio", name="TOML").click()
+    text = page.get_by_label("The run as TOML")
+    text.wait_for()
+    assert 'path = "rows.csv"\nlabel = "ill"' in text.input_value()
+    assert "digits" not in text.input_value()
+    page.get_by_role("radio", name="Form").click()
+    page.get_by_label("Own data (file or folder)").fill("")
+    assert name.is_enabled()
+
+
+def test_a_deployed_run_asks_for_the_kit(seen: Seen, folder: Path) -> None:
+    path = made_up(folder / "joint", done=False)
+    (path / "deploy.json").write_text("{}")
+    for file in path.iterdir():
+        os.utime(file, (1e9, 1e9))
+    page = seen.page
+    page.get_by_role("link", name="joint").click()
+    page.get_by_label("Folder of the submitter's kit").fill("nowhere/kit")
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_text("is resumed with the kit of the submitter").wait_for()
+
+
+VIEWS = ["", "#/run/one", "#/compare/one/two", "#/new"]
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_barrier(browser, server: Server, scheme: str) -> None:
+    seen = Seen(browser, color_scheme=scheme, bypass_csp=True)
+    seen.page.goto(server.url)
+    for view in VIEWS:
+        seen.page.goto("about:blank")
+        seen.page.goto(f"http://{server.host}/{view}")
+        seen.page.wait_for_selector(".runlist li, .chart svg, .newrun")
+        folded = "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
+        seen.page.evaluate(folded)
+        assert seen.violations() == [], view
+    seen.close()
+
+
+@pytest.mark.parametrize("view", VIEWS)
 def test_every_view_fits_a_phone(browser, server: Server, view: str) -> None:
     seen = Seen(browser, width=390, color_scheme="dark")
     seen.page.goto(server.url)

@@ -3,11 +3,13 @@ import { test } from "node:test";
 import { makeRun, PALETTE } from "./dom.js";
 
 const { canLog, nearest, wantsLog } = await import("../../../src/fedssca/report/static/card.js");
-const { drawChart, MARGIN, scalesOf, thinned } = await import(
+const { drawChart, labelPlace, MARGIN, scalesOf, thinned } = await import(
   "../../../src/fedssca/report/static/chart.js"
 );
 const { csvText, fileName } = await import("../../../src/fedssca/report/static/files.js");
-const { panelsOf } = await import("../../../src/fedssca/report/static/panels.js");
+const { limitNames, panelsOf, sinceFirstRow, tightestLimits } = await import(
+  "../../../src/fedssca/report/static/panels.js"
+);
 const { chartRows, chartWithLegend } = await import("../../../src/fedssca/report/static/save.js");
 const { lineStyle, startTheme } = await import("../../../src/fedssca/report/static/theme.js");
 
@@ -60,8 +62,61 @@ test("between a lower and an upper limit lies one band", () => {
   assert.ok(Math.abs(Number(band.attributes.height) - (y.at(-0.5) - y.at(0.5))) < 1e-9);
 });
 
-test("a chart without points says so", () => {
-  assert.match(drawChart(specOf([[]]), 300, 200).textContent, /no rows yet/);
+test("a chart without points says so, and has no ticks", () => {
+  assert.equal(
+    drawChart(specOf([[]], { limits: [0.5] }), 300, 200).textContent,
+    "roundslossno rows yet",
+  );
+});
+
+test("the number of a limit stands where no curve is, and below the curves", () => {
+  const falling = Array.from({ length: 50 }, (_, k) => [k, 1 - k / 49]);
+  const along = Array.from({ length: 50 }, (_, k) => [k, k < 20 ? 0.9 : 0.46]);
+  const spec = specOf([falling, along], { limits: [0.5] });
+  const scales = scalesOf(spec, 400, 236);
+  const y = scales.y.at(0.5);
+  const box = labelPlace(spec, scales, { y, wide: 60, right: 386, bottom: 196, taken: [] });
+  for (const { points } of spec.lines)
+    for (const [px, py] of points) {
+      const [x, at] = [scales.x.at(px), scales.y.at(py)];
+      assert.ok(x < box.left || x > box.right || at < box.top || at > box.bottom);
+    }
+  const drawing = drawChart(spec, 400, 236);
+  const order = drawing.children.map((child) => child.attributes?.class ?? child.tag);
+  assert.ok(order.indexOf("limitname") < order.lastIndexOf("g"));
+  const other = labelPlace(spec, scales, { y, wide: 60, right: 386, bottom: 196, taken: [box] });
+  assert.notDeepEqual(other, box);
+});
+
+test("time begins with the first row", () => {
+  assert.deepEqual(sinceFirstRow({ seconds: [20, 21, 23] }), [0, 1, 3]);
+  assert.equal(sinceFirstRow({}), undefined);
+  const slow = makeRun("a");
+  slow.series.seconds = [20, 21, 23];
+  const panels = panelsOf([slow], "seconds", new Set(), null);
+  const cost = panels.find(({ key }) => key === "train_cost");
+  assert.deepEqual(
+    cost.spec.lines[0].points.map(([x]) => x),
+    [0, 1, 3],
+  );
+  const time = panels.find(({ key }) => key === "seconds");
+  assert.equal(time.spec.note, "before it: 20 s of loading and compiling");
+});
+
+test("of many limits the tightest are drawn, or those that are chosen", () => {
+  const run = makeRun("a");
+  run.constraints = [0, 1, 2].map((m) => ({ index: m, indices: [m], name: `c${m}`, limit: 1 }));
+  [0.1, 0.3, 0.2].forEach((value, m) => {
+    run.series[`value.${m}`] = [value, value, value];
+  });
+  assert.deepEqual(limitNames([run]), ["c0", "c1", "c2"]);
+  assert.deepEqual(tightestLimits([run], 2), ["c1", "c2"]);
+  const drawn = panelsOf([run], "round", new Set(), null, new Set(["c2"]));
+  const limits = drawn.filter(({ section }) => section === "Limits");
+  assert.deepEqual(
+    limits.map(({ key }) => key),
+    ["value c2"],
+  );
 });
 
 test("the returned model is a star", () => {
@@ -205,7 +260,7 @@ test("held-out values, slacks that are not zero and other numbers have curves", 
   const more = panels.filter(({ section }) => section === "More curves");
   assert.deepEqual(
     more.map(({ spec }) => spec.title),
-    ["Slack of loss", "my own"],
+    ["Slack of loss", "My own"],
   );
 });
 

@@ -6,7 +6,6 @@ const { addressOf, parseAddress } = await import(
   "../../../src/fedssca/report/live/static/address.js"
 );
 const { queryOf, readEvents } = await import("../../../src/fedssca/report/live/static/api.js");
-const draft = await import("../../../src/fedssca/report/live/static/draft.js");
 const { ago } = await import("../../../src/fedssca/report/live/static/list.js");
 const { addRows, insert, mostRounds } = await import(
   "../../../src/fedssca/report/live/static/run.js"
@@ -61,15 +60,6 @@ test("runs keep the order in which they were asked for", () => {
     runs.map(({ name }) => name),
     ["a", "b", "c"],
   );
-});
-
-test("a failed form is offered once", () => {
-  draft.rememberFailure({ message: "too large", field: "algorithm.batch" });
-  assert.equal(draft.takeDraft(), null);
-  draft.rememberForm({ name: "x" });
-  draft.rememberFailure({ message: "too large", field: "algorithm.batch" });
-  assert.equal(draft.takeDraft().failure.field, "algorithm.batch");
-  assert.equal(draft.takeDraft(), null);
 });
 
 test("times are told as people do", () => {

@@ -3,8 +3,12 @@ import { test } from "node:test";
 import { makeRun, PALETTE } from "./dom.js";
 
 const { barsOf } = await import("../../../src/fedssca/report/static/bars.js");
+const { comparisonOf, limitRows } = await import(
+  "../../../src/fedssca/report/static/comparison.js"
+);
 const { detailsOf } = await import("../../../src/fedssca/report/static/details.js");
 const { el } = await import("../../../src/fedssca/report/static/dom.js");
+const { estimate, reach, relaxed } = await import("../../../src/fedssca/report/static/price.js");
 const { verdict } = await import("../../../src/fedssca/report/static/state.js");
 const { compare, differing, lastOf, runsTable } = await import(
   "../../../src/fedssca/report/static/tables.js"
@@ -97,7 +101,7 @@ test("both sides of a limit are one row, with the interval of held-out rows", ()
   const details = detailsOf(makeRun("a", { result }));
   assert.match(
     details.textContent,
-    /parity! broken on held-out rows±0\.050\.04-0\.1-0\.2 to 0\.0112 of 60, 9 of 830\.01withheld/,
+    /parity! broken on held-out rows±0\.050\.04-0\.1-0\.2 to 0\.01 · 12 of 60, 9 of 830\.01withheld/,
   );
   assert.deepEqual(
     details.all("li", "warn").map((line) => line.textContent),
@@ -126,7 +130,7 @@ test("details show the certificate, notes and nested facts", () => {
   const text = detailsOf(run).textContent;
   assert.match(text, /a note/);
   assert.match(text, /all limits kept on training rows/);
-  assert.match(text, /loss○ kept, not checked on held-out rows≤ 0\.30\.29–––0\.01/);
+  assert.match(text, /loss○ kept, not checked on held-out rows≤ 0\.30\.29–0\.01/);
   assert.match(text, /attackadvantage0\.01list1, 2nonenull/);
 });
 
@@ -143,9 +147,55 @@ test("what is promised for new rows stands beside its limit", () => {
   };
   const sure = text(true, 0.1, "each_site");
   assert.match(sure, /✓ all limits certified for new rows/);
-  assert.match(sure, /fnr✓ certified for new rows≤ 0\.10\.02–––≤ 0\.1/);
+  assert.match(sure, /fnr✓ certified for new rows≤ 0\.10\.02–≤ 0\.195 % confidence/);
   assert.match(sure, /the limits hold on new rows of every client, with 95 % confidence/);
   const unsure = text(false, 0.2, "pooled");
-  assert.match(unsure, /fnr✓ kept≤ 0\.10\.02–––≤ 0\.2 alone/);
+  assert.match(unsure, /fnr✓ kept≤ 0\.10\.02–≤ 0\.2 alone/);
   assert.match(unsure, /! not certified for new rows at 95 % confidence/);
+});
+
+test("the price of a limit is the slope of its multiplier", () => {
+  const upper = { title: "fnr", low: null, high: 0.2, multiplier: 5 };
+  assert.deepEqual(relaxed(upper, 0.05), { low: null, high: 0.25 });
+  assert.deepEqual(relaxed({ low: -0.1, high: 0.1 }, 0.1), { low: -0.2, high: 0.2 });
+  assert.equal(estimate(3, upper, 0.1), 2.5);
+  assert.equal(reach(upper), 0.05);
+  assert.equal(reach({ low: null, high: 0 }), 0.05);
+  const certificate = { constraints: [{}], limits: [{ ...upper, status: "kept", value: 0.2 }] };
+  const details = detailsOf(makeRun("a", { result: { certificate, objective: 3 } }));
+  const [slider] = details.all("section", "pricing")[0].all("input");
+  slider.value = "100";
+  slider.listeners.input();
+  assert.match(
+    details.textContent,
+    /With ≤ 0\.25 instead of ≤ 0\.2, the objective would be about 2\.75 instead of 3, -8\.3 %/,
+  );
+});
+
+test("a limit without a price has no slider", () => {
+  const limit = { title: "fnr", low: null, high: 0.2, multiplier: null, status: "kept" };
+  const certificate = { constraints: [{}], limits: [limit] };
+  const details = detailsOf(makeRun("a", { result: { certificate, objective: 3 } }));
+  assert.equal(details.all("section", "pricing").length, 0);
+});
+
+test("any number of limits are compared, the tightest first", () => {
+  const limit = (k, margin) => ({
+    ...{ name: `loss_${k}`, title: `client ${k}`, low: null, high: 1, value: 1 - margin, margin },
+    status: margin < 0 ? "broken" : "kept",
+  });
+  const withLimits = (name, margins) =>
+    makeRun(name, {
+      result: { certificate: { constraints: [], limits: margins.map((m, k) => limit(k, m)) } },
+    });
+  const many = Array.from({ length: 30 }, (_, k) => 0.5 - k / 100);
+  const runs = [withLimits("a", many), withLimits("b", [0.1, -0.2])];
+  const rows = limitRows(runs);
+  assert.equal(rows.length, 30);
+  assert.deepEqual([rows[0].title, rows[1].title], ["client 1", "client 0"]);
+  assert.equal(rows[5].entries[1], null);
+  const section = comparisonOf(runs);
+  assert.match(section.textContent, /All 30 limits/);
+  assert.equal(section.all("tbody")[0].all("tr").length, 30);
+  assert.equal(comparisonOf([runs[0]]), null);
 });

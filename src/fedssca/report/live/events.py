@@ -24,7 +24,7 @@ from fedssca.report.live.folder import RunFolder
 from fedssca.report.live.form import field_of
 from fedssca.report.live.processes import RunProcesses
 
-__all__ = ["RowReader", "RunEvents", "events_of"]
+__all__ = ["RowReader", "RunEvents", "events_of", "failure_of"]
 
 Row = dict[str, Any]
 WATCHED = ("config.toml", "problem.json", "result.json", "audit.json", "attack.png")
@@ -97,16 +97,19 @@ class RunEvents:
     def _whole(self, state: str, exists: bool) -> Row:
         run = gather(self._path, name=self._name, rows=self._rows)
         run["state"], run["ours"] = state, self._processes.started(self._name)
-        run["error"] = self._error() if state in ("failed", "paused") else None
+        ended = state in ("failed", "paused")
+        run["error"] = failure_of(self._processes, self._name) if ended else None
         run["trouble"] = run["trouble"] if exists else []
         self._constraints = run["constraints"]
         return run
 
-    def _error(self) -> Row | None:
-        error = self._processes.error(self._name)
-        if error is None:
-            return None
-        return {"message": str(error), "field": field_of(error.key) if error.key else None}
+
+def failure_of(processes: RunProcesses, name: str) -> Row | None:
+    """The error that ended a run, and the field of the form that it is about, if it is known."""
+    error = processes.error(name)
+    if error is None:
+        return None
+    return {"message": str(error), "field": field_of(error.key) if error.key else None}
 
 
 def events_of(watched: list[RunEvents]) -> list[tuple[str, Row]]:

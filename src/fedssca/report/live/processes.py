@@ -41,12 +41,13 @@ class RunProcesses:
         file = self._record(name, "toml")
         self._prepare(name)
         file.write_text(toml, encoding="utf-8")
-        self._launch(name, [str(file), "--out", str(self._folder / name)])
+        self._launch(name, ["run", str(file), "--out", str(self._folder / name)])
 
-    def resume(self, name: str) -> None:
-        """Continue a run from its last checkpoint."""
+    def resume(self, name: str, kit: Path | None = None) -> None:
+        """Continue a run from its last checkpoint; a deployed one with the submitter's `kit`."""
         self._prepare(name)
-        self._launch(name, ["--resume", str(self._folder / name)])
+        command = ["run"] if kit is None else ["deploy", "submit", "--kit", str(kit)]
+        self._launch(name, [*command, "--resume", str(self._folder / name)])
 
     def stop(self, name: str, force: bool = False) -> None:
         """Stop a run as Ctrl-C does, or kill it. Its last checkpoint can be resumed."""
@@ -74,15 +75,31 @@ class RunProcesses:
         """The error with which the process ended; None if it ended without one."""
         return read_error(self._record(name, "error"))
 
-    def without_folder(self) -> list[str]:
-        """Names of running processes that have not created their run directory yet."""
-        names = []
+    def without_folder(self) -> dict[str, float]:
+        """Runs that were started and have no run directory, with the time of their start.
+
+        They are about to create it, or they failed before they could.
+        """
+        found = {}
         for file in self._records.glob("*.lock"):
             with suppress(OSError, ValueError, KeyError, TypeError):
                 name = str(json.loads(file.read_text())["name"])
-                if not (self._folder / name).exists() and self._pid(name) is not None:
-                    names.append(name)
-        return names
+                if not (self._folder / name / "config.toml").exists():
+                    found[name] = file.stat().st_mtime
+        return found
+
+    def settings(self, name: str) -> str | None:
+        """The configuration with which a run was started from a page, as TOML."""
+        with suppress(OSError, UnicodeDecodeError):
+            return self._record(name, "toml").read_text(encoding="utf-8")
+        return None
+
+    def forget(self, name: str) -> None:
+        """Remove what is kept of a run that failed before it had a run directory."""
+        if self._pid(name) is not None:
+            raise UserError(f"{name!r} is running: stop it first")
+        for ending in ("toml", "log", "error", "lock"):
+            self._record(name, ending).unlink(missing_ok=True)
 
     def _prepare(self, name: str) -> None:
         """Check that the run may be started, and create the folder for the records."""
@@ -110,7 +127,7 @@ class RunProcesses:
                 error_file.unlink(missing_ok=True)
                 with open(self._record(name, "log"), "wb") as log:
                     child = subprocess.Popen(
-                        [sys.executable, "-m", "fedssca", "run", "--quiet", *arguments],
+                        [sys.executable, "-m", "fedssca", *arguments, "--quiet"],
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=subprocess.STDOUT,

@@ -20,7 +20,7 @@ from fedssca.errors import UserError
 from fedssca.report.gather import LARGEST_OBJECT, is_recent, read_file
 from fedssca.report.live import form
 from fedssca.report.live.access import AccessCheck
-from fedssca.report.live.events import RunEvents, events_of
+from fedssca.report.live.events import RunEvents, events_of, failure_of
 from fedssca.report.live.folder import RunFolder, check_name
 from fedssca.report.live.processes import RunProcesses
 from fedssca.report.page import Page, assemble, report_page, script, style
@@ -71,6 +71,7 @@ def application(context: LiveContext, token: str, port: int) -> Any:
         Route("/api/start", writing(start), methods=["POST"]),
         Route("/api/stop", writing(stop), methods=["POST"]),
         Route("/api/resume", writing(resume), methods=["POST"]),
+        Route("/api/forget", writing(forget), methods=["POST"]),
     ]
     handlers: Any = {UserError: _user_error, HTTPException: _http_error}
     return AccessCheck(Starlette(routes=routes, exception_handlers=handlers), token, port)
@@ -85,22 +86,44 @@ def live_page() -> Page:
 def list_runs(context: LiveContext, request: Request) -> dict[str, Any]:
     """All runs for the list. The state of a process takes precedence over that of the files."""
     del request
+    processes = context.processes
     runs = context.folder.listing()
     for run in runs:
-        process = context.processes.state(run["name"])
+        process = processes.state(run["name"])
         if run["state"] != "complete" and process is not None:
             run["state"] = "paused" if process == "ended" else process
-    empty = {"data": "", "algorithm": "", "rounds": 0, "round": None, "train_cost": None}
-    empty |= {"state": "starting", "modified": 0, "test_accuracy": None, "test_rmse": None}
-    empty |= {"test_label_accuracy": None}
-    empty["kept"] = None
-    starting = [{"name": name} | empty for name in context.processes.without_folder()]
-    return {"folder": str(context.folder.folder), "runs": starting + runs}
+        run["error"] = _error_of(processes, run)
+    others = [_without_folder(processes, *each) for each in processes.without_folder().items()]
+    runs = sorted(others, key=lambda run: -run["modified"]) + runs
+    return {"folder": str(context.folder.folder), "runs": runs}
+
+
+def _without_folder(processes: RunProcesses, name: str, modified: float) -> dict[str, Any]:
+    """The entry of a run without a run directory: it starts, or it has failed."""
+    running = processes.state(name) in ("running", "stopping")
+    run: dict[str, Any] = {"name": name, "state": "starting" if running else "failed"}
+    metrics = "train_cost", "test_accuracy", "test_label_accuracy", "test_rmse"
+    unknown = dict.fromkeys(("round", *metrics, "kept"))
+    empty = {"data": "", "algorithm": "", "rounds": 0, "modified": modified, **unknown}
+    return run | empty | {"error": _error_of(processes, run)}
+
+
+def _error_of(processes: RunProcesses, run: dict[str, Any]) -> str | None:
+    """Why a run that is not complete has ended, if an error ended it."""
+    if run["state"] not in ("failed", "paused"):
+        return None
+    error = processes.error(run["name"])
+    return None if error is None else str(error)
 
 
 def form_like(context: LiveContext, request: Request) -> dict[str, Any]:
-    """The form with the settings of a run."""
-    path = context.folder.path(request.query_params.get("run", ""))
+    """The form with the settings of a run, and what was wrong with them if the run has failed."""
+    name = request.query_params.get("run", "")
+    path = context.folder.path_for(name)
+    sent = context.processes.settings(name)
+    if sent is not None and not (path / "config.toml").exists():
+        return _form_of(sent) | {"name": name, "failure": failure_of(context.processes, name)}
+    path = context.folder.path(name)
     try:
         text = read_file(path, "config.toml", LARGEST_OBJECT).decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -146,15 +169,31 @@ def resume(context: LiveContext, body: dict[str, Any]) -> dict[str, Any]:
     path = context.folder.path(name)
     if (path / "result.json").exists():
         raise UserError(f"{name!r} is complete: there is nothing to resume")
-    if (path / "deploy.json").exists():
-        raise UserError(
-            f"{name!r} is a deployed run: resume it with fedssca deploy submit --resume {path}"
-        )
     if context.processes.state(name) is None and is_recent(path):
         raise UserError(
             f"{name!r} was written to a moment ago: it may still be running outside this page"
         )
-    context.processes.resume(name)
+    context.processes.resume(name, _kit(body) if (path / "deploy.json").exists() else None)
+    return {"name": name}
+
+
+def _kit(body: dict[str, Any]) -> Path:
+    """The kit with which a deployed run is submitted again."""
+    kit = Path(str(body.get("kit") or "")).expanduser()
+    if not body.get("kit") or not kit.is_dir():
+        raise UserError(
+            f"{str(kit)!r} is not a folder: a deployed run is resumed with the kit of the "
+            "submitter, such as kits/submit"
+        )
+    return kit.resolve()
+
+
+def forget(context: LiveContext, body: dict[str, Any]) -> dict[str, Any]:
+    """Remove a run that failed before it had a run directory from the list."""
+    name = str(body.get("name", ""))
+    if (context.folder.path_for(name) / "config.toml").exists():
+        raise UserError(f"{name!r} has a folder: delete {context.folder.path_for(name)} itself")
+    context.processes.forget(name)
     return {"name": name}
 
 

@@ -87,7 +87,16 @@ function breakdown(run, title, what, rows) {
       [what, ...columns.map(({ head }) => head)],
       ...rows.map(({ name, entry }) => [name, ...columns.map(({ of }) => of(entry))]),
     ]),
-    el("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": title }, table),
+    el(
+      "div",
+      {
+        class: "scroll tall",
+        tabindex: 0,
+        role: "region",
+        "aria-label": `${title} of ${run.name}`,
+      },
+      table,
+    ),
   );
 }
 

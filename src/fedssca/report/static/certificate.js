@@ -4,6 +4,7 @@ import { card, el } from "./dom.js";
 import { csvButton } from "./files.js";
 import { limitsOf, limitWords, promiseWords, STATUSES, statusMark, summaryOf } from "./limits.js";
 import { show } from "./numbers.js";
+import { BOUND_LEGEND, limitStrip, STRIP_LEGEND } from "./strip.js";
 
 const VERDICTS = {
   certified: "all limits certified for new rows",
@@ -17,10 +18,10 @@ const COLUMNS = [
   { head: "status", value: (entry) => entry.status },
   { head: "allowed", value: limitWords },
   { head: "training", value: (entry) => entry.value },
-  { head: "held out", value: (entry) => entry.test_value },
-  { head: "95% interval", value: (entry) => interval(entry) },
-  { head: "rows counted", value: (entry) => counts(entry) },
-  { head: "new rows", value: promiseWords },
+  { head: "held out", value: (entry) => entry.test_value, below: heldOutWords },
+  { head: "95% interval", value: (entry) => interval(entry), fileOnly: true },
+  { head: "rows counted", value: (entry) => counts(entry), fileOnly: true },
+  { head: "new rows", value: promiseWords, below: confidenceWords },
   { head: "margin", value: (entry) => entry.margin, digits: 3 },
   { head: "multiplier", value: (entry) => entry.multiplier, digits: 3 },
   {
@@ -29,7 +30,8 @@ const COLUMNS = [
     digits: 3,
   },
 ];
-const TEXTS = ["limit", "status"];
+const PICTURE = "values and limit";
+const TEXTS = ["limit", "status", PICTURE];
 
 /** Every limit, and whether the returned model keeps it; null without a certificate. */
 export function certificateCard(run) {
@@ -49,7 +51,10 @@ export function certificateCard(run) {
       columns.map(({ head }) => head),
       ...entries.map((entry) => columns.map(({ value }) => value(entry))),
     ]),
-    entries.length ? certificateTable(entries, columns) : null,
+    entries.length ? certificateTable(entries, columns, `Certificate of ${run.name}`) : null,
+    entries.length
+      ? el("p", { class: "note" }, promised ? `${STRIP_LEGEND}, ${BOUND_LEGEND}` : STRIP_LEGEND)
+      : null,
     promiseNote(certificate),
     ...reasons(entries).map((why) => el("p", { class: "note" }, `○ not checked: ${why}`)),
     el(
@@ -109,41 +114,63 @@ function counts({ test_counts: pairs }) {
     .join(", ");
 }
 
-function certificateTable(entries, columns) {
+/** What stands below a value on held-out rows: its interval and how many rows were counted. */
+function heldOutWords(entry) {
+  return [interval(entry), counts(entry)].filter(Boolean).join(" · ");
+}
+
+/** What stands below a bound for new rows: its confidence. */
+function confidenceWords({ promise }) {
+  return Number.isFinite(promise?.confidence)
+    ? `${show(100 * promise.confidence)} % confidence`
+    : "";
+}
+
+function certificateTable(entries, columns, label) {
+  const shown = columns.filter(({ fileOnly }) => !fileOnly);
+  shown.splice(2, 0, { head: PICTURE, value: limitStrip });
   const kind = ({ head }) => (TEXTS.includes(head) ? "" : "figure");
-  const content = ({ head, value, digits = 4 }, entry) => {
+  const content = ({ head, value, below, digits = 4 }, entry) => {
     const found = value(entry);
     if (head === "status") return statusMark(found, STATUSES[found]?.words ?? "objective");
     if (head === "multiplier" && found === null) return "withheld";
-    if (typeof found === "string") return found;
-    return show(found, "number", digits);
+    if (head === PICTURE) return found;
+    const words = typeof found === "string" ? found : show(found, "number", digits);
+    const small = below?.(entry);
+    return small ? [words, el("span", { class: "sub" }, small)] : words;
   };
   return el(
     "div",
-    { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Certificate" },
+    { class: "scroll tall", tabindex: 0, role: "region", "aria-label": label },
     el(
       "table",
-      {},
+      { class: "stacking", role: "table" },
       el(
         "thead",
-        {},
+        { role: "rowgroup" },
         el(
           "tr",
-          {},
-          columns.map((column) => el("th", { scope: "col", class: kind(column) }, column.head)),
+          { role: "row" },
+          shown.map((column) =>
+            el("th", { scope: "col", role: "columnheader", class: kind(column) }, column.head),
+          ),
         ),
       ),
       el(
         "tbody",
-        {},
+        { role: "rowgroup" },
         entries.map((entry) =>
           el(
             "tr",
-            {},
-            columns.map((column, k) =>
+            { role: "row" },
+            shown.map((column, k) =>
               k
-                ? el("td", { class: kind(column) }, content(column, entry))
-                : el("th", { scope: "row" }, content(column, entry)),
+                ? el(
+                    "td",
+                    { role: "cell", class: kind(column), "data-head": column.head },
+                    content(column, entry),
+                  )
+                : el("th", { scope: "row", role: "rowheader" }, content(column, entry)),
             ),
           ),
         ),

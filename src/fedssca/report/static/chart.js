@@ -3,7 +3,7 @@
 // A chart is described by a spec: {title, note, xLabel, xKind, yLabel, yKind, log, lines, limits, lowers}.
 // `limits` and `lowers` are lists of numbers, which values must not be above or below. Each line is {name, number, points, star, held, strong, faint}:
 // `number` chooses its colour, `points` is a list of [x, y], `star` is the value of the returned model
-// or null, `held` marks values on held-out rows, `strong` and `faint` emphasise one run.
+// or null, `held` marks values on held-out rows, `dotted` an estimate, `marked` draws every point, `strong` and `faint` emphasise one run.
 
 import { svg } from "./dom.js";
 import { show } from "./numbers.js";
@@ -99,12 +99,13 @@ export function drawChart(spec, width, height, titled = false) {
       }),
     );
   }
-  for (const tick of scales.y.ticks(5)) {
+  const empty = !spec.lines.some((line) => line.points.length);
+  for (const tick of empty ? [] : scales.y.ticks(5)) {
     const y = scales.y.at(tick);
     root.append(svg("line", { x1: MARGIN.left, x2: right, y1: y, y2: y, stroke: colour.grid }));
     root.append(text(MARGIN.left - 7, y + 4, show(tick, spec.yKind, 3), { "text-anchor": "end" }));
   }
-  for (const tick of scales.x.ticks(Math.max(2, Math.floor(width / 60)))) {
+  for (const tick of empty ? [] : scales.x.ticks(Math.max(2, Math.floor(width / 60)))) {
     const x = scales.x.at(tick);
     root.append(svg("line", { x1: x, x2: x, y1: bottom, y2: bottom + 4, stroke: colour.muted }));
     root.append(text(x, bottom + 16, show(tick, spec.xKind, 3), { "text-anchor": "middle" }));
@@ -122,11 +123,11 @@ export function drawChart(spec, width, height, titled = false) {
       transform: `rotate(-90 12 ${middle})`,
     }),
   );
+  if (!empty) drawLimits(root, spec, scales, colour, { right, bottom });
   const curves = svg("g", { "clip-path": `url(#${clip})`, fill: "none" });
   for (const line of spec.lines) curves.append(...drawLine(line, scales, colour));
   root.append(curves);
-  drawLimits(root, spec, scales, colour, { right, bottom });
-  if (!spec.lines.some((line) => line.points.length)) {
+  if (empty) {
     root.append(
       text((MARGIN.left + right) / 2, middle, "no rows yet", { "text-anchor": "middle" }),
     );
@@ -146,8 +147,8 @@ function drawLine(line, scales, colour) {
         class: "curve",
         d: `M${places.join("L")}`,
         stroke: style.colour,
-        "stroke-dasharray": line.held ? "1.5 3.5" : style.dash,
-        "stroke-width": line.strong ? 3 : line.held ? 1.4 : 1.9,
+        "stroke-dasharray": line.held || line.dotted ? "1.5 3.5" : style.dash,
+        "stroke-width": line.strong ? 3 : line.held || line.dotted ? 1.4 : 1.9,
         "stroke-opacity": line.faint ? 0.16 : 1,
         "stroke-linejoin": "round",
         "stroke-linecap": "round",
@@ -155,7 +156,7 @@ function drawLine(line, scales, colour) {
       }),
     );
   }
-  if (places.length && places.length < 3) {
+  if (line.marked || (places.length && places.length < 3 && !line.dotted)) {
     for (const [x, y] of line.points)
       out.push(
         svg("circle", { cx: scales.x.at(x), cy: scales.y.at(y), r: 2.5, fill: style.colour }),
@@ -215,17 +216,15 @@ function star(x, y, size) {
   return `M${corners.join("L")}Z`;
 }
 
-/** The limits, drawn above the curves, each with its number on a background of the card's colour. */
+/** The limits, drawn below the curves; each has its number where the fewest curves are. */
 function drawLimits(root, spec, scales, colour, { right, bottom }) {
   const ordered = ends(spec)
     .sort((a, b) => b - a)
     .slice(0, 4);
+  const taken = [];
   for (const limit of ordered) {
     const y = scales.y.at(limit);
     const words = `limit ${show(limit, spec.yKind, 4)}`;
-    const wide = words.length * 6.2 + 8;
-    const crowded = ordered.some((other) => other > limit && y - scales.y.at(other) < 22);
-    const up = y - 18 > MARGIN.top && !crowded;
     root.append(
       svg("line", {
         class: "limit",
@@ -237,23 +236,15 @@ function drawLimits(root, spec, scales, colour, { right, bottom }) {
         "stroke-width": 1.2,
       }),
     );
-    root.append(
-      svg("rect", {
-        x: right - wide,
-        y: up ? y - 17 : y + 3,
-        width: wide,
-        height: 15,
-        rx: 3,
-        fill: colour.card,
-        "fill-opacity": 0.85,
-      }),
-    );
+    const box = labelPlace(spec, scales, { y, wide: words.length * 6.2 + 8, right, bottom, taken });
+    taken.push(box);
     root.append(
       svg(
         "text",
         {
-          x: right - wide / 2,
-          y: up ? y - 6 : y + 14,
+          class: "limitname",
+          x: (box.left + box.right) / 2,
+          y: box.bottom - 4,
           fill: colour.text,
           "font-size": 11,
           "text-anchor": "middle",
@@ -283,4 +274,47 @@ function drawLimits(root, spec, scales, colour, { right, bottom }) {
       ),
     );
   }
+}
+
+const LABEL_HEIGHT = 15;
+const MOST_CHECKED = 200;
+
+/** Where the words of a limit at height `y` stand: the place beside its line that the fewest pieces
+ *  of curves cross, on the right if several are free. */
+export function labelPlace(spec, scales, { y, wide, right, bottom, taken }) {
+  const pieces = spec.lines.flatMap(({ points }) => piecesOf(points, scales));
+  const boxes = [];
+  for (let x = right - wide; x >= MARGIN.left + 2; x -= wide / 2)
+    for (const top of [y - LABEL_HEIGHT - 2, y + 2])
+      if (top >= MARGIN.top - 6 && top + LABEL_HEIGHT <= bottom)
+        boxes.push({ left: x, right: x + wide, top, bottom: top + LABEL_HEIGHT });
+  const fallback = { left: right - wide, right, top: y + 2, bottom: y + 2 + LABEL_HEIGHT };
+  const crossed = (box) =>
+    pieces.filter((piece) => overlap(piece, box)).length +
+    1000 * taken.filter((other) => overlap(other, box)).length;
+  let best = boxes[0] ?? fallback;
+  let fewest = crossed(best);
+  for (const box of boxes.slice(1)) {
+    const count = fewest ? crossed(box) : 0;
+    if (count < fewest) [best, fewest] = [box, count];
+  }
+  return best;
+}
+
+/** The boxes around the pieces of a curve between neighbouring points. */
+function piecesOf(points, scales) {
+  const step = Math.max(1, Math.floor(points.length / MOST_CHECKED));
+  const places = points
+    .filter((_, k) => k % step === 0)
+    .map(([x, y]) => [scales.x.at(x), scales.y.at(y)]);
+  return places.slice(1).map(([x, y], k) => ({
+    left: Math.min(x, places[k][0]),
+    right: Math.max(x, places[k][0]),
+    top: Math.min(y, places[k][1]),
+    bottom: Math.max(y, places[k][1]),
+  }));
+}
+
+function overlap(a, b) {
+  return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 }

@@ -2,13 +2,15 @@
 
 import { chartCard } from "./card.js";
 import { el } from "./dom.js";
-import { AXES, panelsOf, SECTIONS } from "./panels.js";
+import { AXES, limitNames, panelsOf, SECTIONS, tightestLimits } from "./panels.js";
 import { onThemeChange, swatch } from "./theme.js";
 
 /** A legend of more runs would fill the screen. */
 const MOST_IN_LEGEND = 24;
 /** More charts of multipliers than this are folded. */
 const MOST_UNFOLDED = 8;
+/** Of more limits than this, the user chooses which are drawn. */
+const MOST_LIMITS = 12;
 
 let groups = 0;
 
@@ -46,14 +48,15 @@ export function curvesOf(runs) {
       "fieldset",
       { class: "segments" },
       el("legend", {}, "Against"),
-      Object.entries(AXES).map(([key, { label }]) => choice(key, label)),
+      Object.entries(AXES).map(([key, axis]) => choice(key, axis.choice)),
     ),
     legend,
   );
-  const node = el("div", { class: "curves" }, bar, body);
+  const choices = limitChoices(runs, () => refresh());
+  const node = el("div", { class: "curves" }, bar, choices.node, body);
 
   function refresh() {
-    const panels = panelsOf(runs, axis, hidden, strong);
+    const panels = panelsOf(runs, axis, hidden, strong, choices.drawn());
     for (const each of panels) {
       if (cards.has(each.key)) cards.get(each.key).update(each.spec);
       else cards.set(each.key, chartCard(each.spec));
@@ -110,6 +113,47 @@ export function curvesOf(runs) {
   });
   refreshAll();
   return { node, refresh: refreshAll, toggle };
+}
+
+/** The choice of the limits that are drawn, where there are many: {node, drawn()}. */
+function limitChoices(runs, changed) {
+  let chosen = null;
+  const list = el("div", { class: "choices" });
+  const summary = el("summary", {});
+  const node = el("details", { class: "more", hidden: true }, summary, list);
+  let known = 0;
+  function fill() {
+    const names = limitNames(runs);
+    node.hidden = names.length <= MOST_LIMITS;
+    if (node.hidden || names.length === known) return;
+    known = names.length;
+    chosen = new Set(tightestLimits(runs, MOST_LIMITS));
+    list.replaceChildren(...names.map(choice));
+    count();
+  }
+  function choice(name) {
+    const box = el("input", {
+      type: "checkbox",
+      onchange: () => {
+        if (box.checked) chosen.add(name);
+        else chosen.delete(name);
+        count();
+        changed();
+      },
+    });
+    box.checked = chosen.has(name);
+    return el("label", {}, box, name);
+  }
+  function count() {
+    summary.textContent = `Limits drawn: ${chosen.size} of ${known}`;
+  }
+  return {
+    node,
+    drawn: () => {
+      fill();
+      return node.hidden ? null : chosen;
+    },
+  };
 }
 
 function sectionOf(title, panels, cards) {

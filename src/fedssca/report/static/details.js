@@ -6,6 +6,7 @@ import { certificateCard } from "./certificate.js";
 import { card, el } from "./dom.js";
 import { limitsOf } from "./limits.js";
 import { show } from "./numbers.js";
+import { priceCard } from "./price.js";
 import { badge, verdict } from "./state.js";
 import { swatch } from "./theme.js";
 
@@ -43,13 +44,14 @@ export function detailsOf(run) {
     { class: "details" },
     notes.length ? list(notes, heldOutNotes(run)) : null,
     certificateCard(run),
+    priceCard(run),
     ...breakdownsOf(run),
     el("div", { class: "grid wide" }, ...barsOf(run), auditCard(run)),
     run.more_constraints > 0
       ? el(
           "p",
           { class: "note" },
-          `Curves are drawn for the limits with the largest values; ${run.more_constraints} others have none.`,
+          `Curves can be drawn for the limits with the largest values; ${run.more_constraints} others have none.`,
         )
       : null,
     events.length ? folded(`Events (${events.length})`, list(events)) : null,

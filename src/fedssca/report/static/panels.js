@@ -1,10 +1,17 @@
 // Which charts a set of runs has, and what is drawn in each of them.
 
+import { show } from "./numbers.js";
+
 /** What the horizontal axis can show. */
 export const AXES = {
-  round: { label: "rounds", kind: "count", values: (series) => series.round },
-  seconds: { label: "seconds", kind: "number", values: (series) => series.seconds },
-  bytes: { label: "bytes sent", kind: "bytes", values: totalBytes },
+  round: { choice: "rounds", label: "rounds", kind: "count", values: (series) => series.round },
+  seconds: {
+    choice: "seconds",
+    label: "seconds since round 0",
+    kind: "number",
+    values: sinceFirstRow,
+  },
+  bytes: { choice: "bytes sent", label: "bytes sent", kind: "bytes", values: totalBytes },
 };
 /** Headings of the page in their order. */
 export const SECTIONS = ["Training", "Limits", "Multipliers", "Resources", "More curves"];
@@ -57,7 +64,13 @@ const CURVES = [
     yLabel: "party to party",
     yKind: "bytes",
   },
-  { key: "seconds", section: RESOURCES, title: "Time", yLabel: "seconds", axis: "round" },
+  {
+    key: "seconds",
+    section: RESOURCES,
+    title: "Time",
+    yLabel: "seconds since round 0",
+    axis: "round",
+  },
   { key: "epsilon", section: RESOURCES, title: "Privacy spent", yLabel: "ε" },
   { key: "sites", section: RESOURCES, title: "Sites alive", yLabel: "sites", yKind: "count" },
 ];
@@ -68,12 +81,13 @@ const MOST_OTHERS = 24;
 const MOST_HELD_OUT = 6;
 
 /** All charts of some runs: [{key, section, spec}]. The runs in `hidden` are not drawn; `strong` is
- *  the name of the run that is emphasised, or null. */
-export function panelsOf(runs, axis, hidden, strong) {
+ *  the name of the run that is emphasised, or null; `drawn` the names of the limits that are drawn,
+ *  or null for all. */
+export function panelsOf(runs, axis, hidden, strong, drawn = null) {
   const shown = runs
     .map((run, number) => ({ run, number }))
     .filter(({ run }) => !hidden.has(run.name));
-  const view = { runs, shown, axis, strong };
+  const view = { runs, shown, axis, strong, drawn };
   const panels = [
     ...knownPanels(view),
     ...constraintPanels(view),
@@ -95,6 +109,21 @@ export function pointsOf(run, axis, values) {
 function totalBytes(series) {
   const parts = ["bytes_up", "bytes_down", "bytes_peer"].map((key) => series[key] || []);
   return series.round?.map((_, k) => parts.reduce((sum, part) => sum + (part[k] || 0), 0));
+}
+
+/** Seconds since the first row: what comes before it, loading and compiling, is told beside. */
+export function sinceFirstRow({ seconds }) {
+  const first = seconds?.find(Number.isFinite) ?? 0;
+  return seconds?.map((value) => (Number.isFinite(value) ? value - first : null));
+}
+
+/** How long it took until the first row, in words. */
+function setupWords(runs) {
+  const known = runs.map(({ series }) => series.seconds?.[0]).filter(Number.isFinite);
+  if (!known.length) return "";
+  const [low, high] = [Math.min(...known), Math.max(...known)].map((n) => show(n, "seconds", 3));
+  const words = low === high ? low : `${low} to ${high}`;
+  return `before it: ${words} of loading and compiling`;
 }
 
 function lineOf({ axis, strong }, { run, number }, values, more = {}) {
@@ -134,13 +163,18 @@ function knownPanels(view) {
     .map(({ key, section, axis, ...about }) => {
       const own = { ...view, axis: axis || view.axis };
       const lines = shown.map((each) =>
-        lineOf(own, each, each.run.series[key] || [], {
+        lineOf(own, each, valuesOf(each.run.series, key), {
           star: section === TRAINING ? returned(each.run, (row) => row[key]) : null,
         }),
       );
+      if (key === "seconds") about.note = setupWords(runs);
       if (key === "norm_sq" && normIsObjective) about.title = "Norm, which is the objective";
       return panel(own, key, section, lines, about);
     });
+}
+
+function valuesOf(series, key) {
+  return (key === "seconds" ? sinceFirstRow(series) : series[key]) || [];
 }
 
 /** The value of the returned model where it differs from that of the last row, else null. */
@@ -149,8 +183,31 @@ function returned(run, pick) {
   return Number.isFinite(value) && value !== pick(run.result.last || {}) ? value : null;
 }
 
-function namesOf(runs) {
+/** The names of the limits that are drawn. */
+function namesOf({ runs, drawn }) {
+  return limitNames(runs).filter((name) => drawn === null || drawn.has(name));
+}
+
+/** The names of all limits with curves. */
+export function limitNames(runs) {
   return [...new Set(runs.flatMap((run) => run.constraints.map((entry) => entry.name)))];
+}
+
+/** The `count` names of limits that are nearest to being broken, or furthest beyond. */
+export function tightestLimits(runs, count) {
+  const worst = (name) =>
+    Math.max(
+      ...runs.flatMap((run) =>
+        (constraint(run, name)?.indices ?? []).map(
+          (m) => run.series[`value.${m}`]?.at(-1) ?? Number.NEGATIVE_INFINITY,
+        ),
+      ),
+    );
+  return limitNames(runs)
+    .map((name) => ({ name, value: worst(name) }))
+    .sort((a, b) => b.value - a.value)
+    .slice(0, count)
+    .map(({ name }) => name);
 }
 
 function constraint(run, name) {
@@ -159,7 +216,7 @@ function constraint(run, name) {
 
 /** Every limit with its quantity on training rows, and on held-out rows if few runs are drawn. */
 function constraintPanels(view) {
-  return namesOf(view.runs).map((name) => {
+  return namesOf(view).map((name) => {
     const having = view.shown.filter(({ run }) => constraint(run, name));
     const entries = having.map(({ run }) => constraint(run, name));
     const known = entries.every(hasLimit);
@@ -224,7 +281,7 @@ function shifted(value, entry, known) {
 /** The multiplier or the slack of every constraint; a slack that is always 0 is left out. */
 function multiplierPanels(view, part) {
   const slack = part === "slack";
-  return namesOf(view.runs)
+  return namesOf(view)
     .map((name) => {
       const lines = view.shown
         .filter(({ run }) => constraint(run, name))
@@ -281,11 +338,17 @@ function otherPanels(view) {
         "More curves",
         view.shown.map((each) => lineOf(view, each, each.run.series[key] || [])),
         {
-          title: key.replaceAll("_", " "),
-          yLabel: key,
+          title: wordsOf(key),
+          yLabel: wordsOf(key),
           yKind: /accuracy/.test(key) ? "percent" : "number",
           mayLog: true,
         },
       ),
     );
+}
+
+/** The name of a column in words: "Training accuracy" for train_accuracy. */
+function wordsOf(key) {
+  const words = key.replace(/^train_/, "training ").replaceAll("_", " ");
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }

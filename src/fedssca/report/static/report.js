@@ -1,5 +1,6 @@
 // The report: a table of runs, their curves, and the details of each run.
 
+import { comparisonOf } from "./comparison.js";
 import { curvesOf } from "./curves.js";
 import { foldedRun } from "./details.js";
 import { el, pageData } from "./dom.js";
@@ -25,6 +26,7 @@ document.getElementById("page").append(
     {},
     table.node,
     curves.node,
+    comparisonOf(runs),
     el(
       "section",
       {},

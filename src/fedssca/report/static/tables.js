@@ -13,9 +13,9 @@ const NUMBERS = [
   { label: "rounds", kind: "count", of: (run) => lastOf(run, "round") },
   { label: "objective", kind: "number", of: (run) => lastOf(run, "objective") },
   { label: "train cost", kind: "number", of: (run) => lastOf(run, "train_cost") },
-  { label: "test acc.", kind: "percent", of: (run) => lastOf(run, "test_accuracy") },
+  { label: "test accuracy", kind: "percent", of: (run) => lastOf(run, "test_accuracy") },
   {
-    label: "test label acc.",
+    label: "test label accuracy",
     kind: "percent",
     of: (run) => lastOf(run, "test_label_accuracy"),
     seldom: true,

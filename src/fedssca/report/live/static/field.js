@@ -4,7 +4,8 @@ import { el } from "../../static/dom.js";
 
 let fields = 0;
 
-/** A field that the schema describes: {node, input, read(), write(value), fail(message)}. */
+/** A field that the schema describes: {node, input, read(), write(value), fail(message),
+ *  remark(words)}. The key of the TOML file stands small beside its label. */
 export function schemaField(field, value) {
   const input = inputOf(field, value);
   const isBool = field.kind === "bool";
@@ -13,7 +14,8 @@ export function schemaField(field, value) {
     else input.value = String(next);
   };
   write(value);
-  const made = labelled(field.key, field.label, field.help, input);
+  const label = [field.label, el("code", { class: "key" }, field.name)];
+  const made = labelled(field.key, label, field.help, input);
   if (field.kind === "suggestions") {
     const options = field.choices.map((choice) => el("option", { value: choice }));
     made.node.append(el("datalist", { id: `${input.id}-known` }, options));
@@ -26,24 +28,29 @@ export function schemaField(field, value) {
   };
 }
 
-/** A label, help and room for an error around an input: {node, input, fail(message)}. */
+/** A label, help and room for an error around an input: {node, input, fail(message), remark(words)}.
+ *  `remark` replaces the help. */
 export function labelled(key, label, help, input) {
   fields += 1;
   const id = `field-${fields}`;
   const error = el("span", { class: "error", id: `${id}-error`, hidden: true });
   input.id = id;
   input.setAttribute("aria-describedby", `${id}-help ${id}-error`);
+  const note = el("span", { class: "note", id: `${id}-help` }, help);
   const node = el(
     "div",
     { class: input.type === "checkbox" ? "field check" : "field", "data-key": key },
     el("label", { for: id }, label),
     input,
-    el("span", { class: "note", id: `${id}-help` }, help),
+    note,
     error,
   );
   return {
     node,
     input,
+    remark(words) {
+      note.textContent = words;
+    },
     fail(message) {
       error.textContent = message;
       error.hidden = false;

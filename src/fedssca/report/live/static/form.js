@@ -3,7 +3,6 @@
 import { card, el } from "../../static/dom.js";
 import { openView } from "./address.js";
 import { attempt, queryOf, request } from "./api.js";
-import { rememberForm, takeDraft } from "./draft.js";
 import { clearErrors, labelled, schemaField } from "./field.js";
 import { limitsEditor } from "./limits.js";
 
@@ -20,13 +19,11 @@ export function formView(like) {
       el("div", {}, el("a", { class: "back", href: "#/" }, "← Runs"), el("h1", {}, "New run")),
     ),
   );
-  const draft = takeDraft();
   (async () => {
-    const blank = await request(like ? `/api/config?${queryOf([like])}` : "/api/form");
-    const correct = draft && !like;
-    const form = makeForm(correct ? { ...blank, ...draft.values } : blank);
+    const start = await request(like ? `/api/config?${queryOf([like])}` : "/api/form");
+    const form = makeForm(start);
     node.append(form.node);
-    if (correct) form.showErrors({ [draft.failure.field || ""]: draft.failure.message });
+    if (start.failure) form.showErrors({ [start.failure.field || ""]: start.failure.message });
     else form.focus();
   })().catch((error) => node.append(el("p", { class: "notice wrong" }, error.message)));
   return { node, close() {} };
@@ -67,6 +64,7 @@ function makeForm(start) {
   );
   tomlPart.hidden = true;
   limits.write(start.limits || []);
+  disableUnread(inputs);
 
   const node = el(
     "form",
@@ -138,7 +136,9 @@ function makeForm(start) {
   /** The settings as the server expects them: TOML, or the values that differ from the defaults. */
   function settings() {
     if (asToml) return { toml: text.value };
-    const changed = [...inputs].filter(([, { read, field }]) => read() !== field.default);
+    const changed = [...inputs].filter(
+      ([, { read, field, input }]) => !input.disabled && read() !== field.default,
+    );
     return {
       values: Object.fromEntries(changed.map(([key, { read }]) => [key, read()])),
       limits: limits.read(),
@@ -158,6 +158,7 @@ function makeForm(start) {
     else {
       for (const [key, { write, field }] of inputs) write(answer.values[key] ?? field.default);
       limits.write(answer.limits);
+      disableUnread(inputs);
     }
     asToml = toToml;
     fieldsPart.hidden = asToml;
@@ -170,16 +171,11 @@ function makeForm(start) {
     const given = { name: name.value.trim(), ...settings() };
     try {
       const answer = await request("/api/start", given);
-      rememberForm({ name: given.name, ...(asToml ? {} : formValues(given)) });
       openView("run", [answer.name]);
     } catch (error) {
       showErrors(error.errors || { "": error.message });
     }
     submit.disabled = false;
-  }
-  function formValues(given) {
-    const defaults = [...inputs].map(([key, { field }]) => [key, field.default]);
-    return { values: { ...Object.fromEntries(defaults), ...given.values }, limits: given.limits };
   }
   function clear() {
     top.hidden = true;
@@ -213,4 +209,19 @@ function makeForm(start) {
     if (!first) top.scrollIntoView({ block: "nearest" });
   }
   return { node, showErrors, focus: () => name.select() };
+}
+
+/** Disable the fields that are not read while another one is given, such as the name of a data set
+ *  beside a file, and follow what is typed there. */
+function disableUnread(inputs) {
+  for (const { field, input, remark } of inputs.values()) {
+    const others = field.unless.map((key) => inputs.get(key));
+    const update = () => {
+      const given = others.find(({ read }) => read() !== "");
+      input.disabled = given !== undefined;
+      remark(given ? `not used: ${given.field.label} is given` : field.help);
+    };
+    for (const other of others) other.input.oninput = update;
+    if (others.length) update();
+  }
 }

@@ -134,14 +134,16 @@ function contentOf(run, box) {
   const progress = { max: 1, value: share, "aria-label": `${Math.round(100 * share)}% done` };
   const figures = [
     run.round === null
-      ? "no rows yet"
+      ? run.error
+        ? null
+        : "no rows yet"
       : `round ${show(run.round, "count")} of ${show(run.rounds, "count")}`,
-    run.train_cost === null ? null : `cost ${show(run.train_cost)}`,
-    run.test_accuracy === null ? null : `accuracy ${show(run.test_accuracy, "percent")}`,
+    run.train_cost === null ? null : `training cost ${show(run.train_cost)}`,
+    run.test_accuracy === null ? null : `test accuracy ${show(run.test_accuracy, "percent")}`,
     run.test_label_accuracy === null
       ? null
-      : `label accuracy ${show(run.test_label_accuracy, "percent")}`,
-    run.test_rmse === null ? null : `RMSE ${show(run.test_rmse)}`,
+      : `test label accuracy ${show(run.test_label_accuracy, "percent")}`,
+    run.test_rmse === null ? null : `test RMSE ${show(run.test_rmse)}`,
   ].filter(Boolean);
   const about = [run.data, run.algorithm, ago(run.modified)].filter(Boolean);
   return [
@@ -150,7 +152,8 @@ function contentOf(run, box) {
     badge(run.state),
     el("span", { class: "about note" }, about.join(" · ")),
     el("span", { class: "numbers note" }, figures.join(" · "), limitsKept(run.kept, run.status)),
-    run.state === "complete" ? null : el("progress", progress),
+    run.error ? el("span", { class: "why bad" }, run.error) : null,
+    ["complete", "failed"].includes(run.state) ? null : el("progress", progress),
   ].filter(Boolean);
 }
 

@@ -1,5 +1,6 @@
 // One run or several runs while they grow: curves, results, and the buttons to stop and resume.
 
+import { comparisonOf } from "../../static/comparison.js";
 import { curvesOf } from "../../static/curves.js";
 import { detailsOf, foldedRun } from "../../static/details.js";
 import { el } from "../../static/dom.js";
@@ -8,7 +9,6 @@ import { badge, verdict } from "../../static/state.js";
 import { runsTable } from "../../static/tables.js";
 import { addressOf, openView } from "./address.js";
 import { attempt, follow, notify, reportButton, request } from "./api.js";
-import { rememberFailure } from "./draft.js";
 
 /** The view of some runs: {node, close()}. */
 export function runsView(names) {
@@ -66,13 +66,15 @@ export function runsView(names) {
         link: (run) => el("a", { href: addressOf("run", [run.name]) }, run.name),
         toggle: single ? null : curves.toggle,
       });
-      below = el("div", {});
+      below = el("div", { class: "below" });
       body.replaceChildren(...(single ? [] : [table.node]), curves.node, below);
     }
     below.replaceChildren(
       ...(single
         ? [el("h2", {}, "Details"), detailsOf(runs[0])]
-        : runs.map((run, number) => foldedRun(run, number, false))),
+        : [comparisonOf(runs), ...runs.map((run, number) => foldedRun(run, number, false))].filter(
+            Boolean,
+          )),
     );
   }
   function refresh() {
@@ -110,6 +112,10 @@ function headOf() {
     progress.value = rounds > 0 && Number.isFinite(round) ? Math.min(1, round / rounds) : 0;
     trouble.hidden = !run.error;
     trouble.textContent = run.error?.message || "";
+    if (run.state === "failed" && !run.error) {
+      trouble.hidden = false;
+      trouble.textContent = "The run ended before its first round.";
+    }
     const labels = (list) => list.map((button) => button.textContent).join("|");
     const wanted = actionsOf(run);
     if (labels(wanted) !== labels([...actions.children])) actions.replaceChildren(...wanted);
@@ -134,24 +140,44 @@ function actionsOf(run) {
   const { name, state } = run;
   const button = (label, action, kind = "quiet") =>
     el("button", { type: "button", class: kind, onclick: () => attempt(action) }, label);
-  const correct = () => {
-    rememberFailure(run.error);
-    openView("new");
-  };
   if (state === "gone") return [];
-  if (state === "failed") return [button("Change the settings", correct, "primary")];
+  if (state === "failed") {
+    const forget = async () => {
+      await request("/api/forget", { name });
+      openView("");
+    };
+    return [
+      button("Change the settings", () => openView("new", [name]), "primary"),
+      button("Remove from the list", forget),
+    ];
+  }
   const out = [];
   if (["running", "starting"].includes(state) && run.ours)
     out.push(button("Stop", () => request("/api/stop", { name })));
   if (state === "stopping")
     out.push(button("Stop at once", () => request("/api/stop", { name, force: true })));
-  if (state === "paused")
+  if (state === "paused" && run.deployed) out.push(resumeDeployed(name, button));
+  else if (state === "paused")
     out.push(button("Resume", () => request("/api/resume", { name }), "primary"));
   out.push(
     button("New run like this", () => openView("new", [name])),
     reportButton(() => [name]),
   );
   return out;
+}
+
+/** A deployed run is resumed with the kit of the submitter, whose folder the user names. */
+function resumeDeployed(name, button) {
+  const kit = el("input", {
+    type: "text",
+    value: "kits/submit",
+    autocomplete: "off",
+    spellcheck: "false",
+    "aria-label": "Folder of the submitter's kit",
+    title: "Folder of the submitter's kit",
+  });
+  const resume = () => request("/api/resume", { name, kit: kit.value.trim() });
+  return el("span", { class: "withkit" }, kit, button("Resume", resume, "primary"));
 }
 
 /** Insert a run so that the runs keep the order of `names`. */
