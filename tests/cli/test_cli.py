@@ -282,7 +282,7 @@ def test_twin_has_its_own_folder_and_one_table(shell: Shell) -> None:
     assert f"saved in {free}" in outcome.out
     table = outcome.out.split("out: loss")[0]
     assert max(map(len, (table + outcome.err).splitlines())) <= 80
-    assert "…-unconstrained" in table
+    assert "without limits" in table
     assert outcome.err.count("note:") == 1  # both runs break the same condition
     assert "20/20" in outcome.err
 

@@ -67,6 +67,7 @@ def run(
     """
     with starting_up():
         from fedssca.cli.results import draw_run_curves, print_results
+        from fedssca.run.curves import TWIN
         from fedssca.run.execute import load_config
         from fedssca.run.export import ExportTargets
         from fedssca.run.more import with_more_rounds
@@ -86,7 +87,7 @@ def run(
         folder = out or Path("runs") / f"{timestamp()}-{data_name(config)}"
     plan = {folder: config}
     if twin:
-        plan[folder.with_name(folder.name + "-unconstrained")] = without_constraints(config)
+        plan[folder.with_name(folder.name + TWIN)] = without_constraints(config)
     continued = {path: resume is not None and (path / "config.toml").exists() for path in plan}
     complete = all(continued[path] and (path / "result.json").exists() for path in plan)
     for path in plan:

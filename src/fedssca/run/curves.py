@@ -11,12 +11,14 @@ from fedssca.problem.task_kinds import METRICS, main_metric
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "DASHES", "curves", "draw_curves", "short_names", "with_worst"]
+__all__ = ["COLOURS", "DASHES", "TWIN", "curves", "draw_curves", "short_names", "with_worst"]
 
 Row = dict[str, Any]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Seven colours that colour-blind readers can tell apart (Okabe and Ito)."""
 DASHES = ("-", "--", "-.")
+TWIN = "-unconstrained"
+"""What the folder of a run without the limits of another is called beside that of the other."""
 
 
 def draw_curves(
@@ -40,6 +42,7 @@ def curves(
     the returned model of each of `results`. Quantities that no run has measured are left out.
     """
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     names = short_names(runs)
     returned = {
@@ -69,6 +72,9 @@ def curves(
         axis.spines[["top", "right"]].set_visible(False)
     _scales(axes, limits)
     handles, labels = next(iter(axes.values())).get_legend_handles_labels()
+    if returned:
+        handles.append(Line2D([], [], marker="*", color="black", markersize=11, linestyle="none"))
+        labels.append("returned model")
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     return figure
 
@@ -109,7 +115,14 @@ def with_worst(row: Row) -> Row:
 
 
 def short_names(paths: Iterable[Path]) -> list[str]:
-    """Return the names of folders; a name that begins with the first one shows only the rest."""
+    """Return the names of folders; a name that begins with the first one shows only the rest.
+
+    The twin of a run, which is trained without its limits, is called so.
+    """
     first, *others = (path.name for path in paths)
+    twin = first + TWIN
     rest = ["…" + n.removeprefix(first) if n.startswith(first) else n for n in others]
-    return [first, *rest]
+    return [
+        first,
+        *("without limits" if n == twin else r for n, r in zip(others, rest, strict=True)),
+    ]
