@@ -8,7 +8,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 CORE := data problem methods rounds evaluate run
 
-.PHONY: run quick test lint lint-scripts bench docs clean
+.PHONY: run quick test lint lint-scripts bench docs evidence evidence-render evidence-check wheel-test sbom clean
 
 run: $(VENV)/.core
 	@rm -rf runs/first runs/first-unconstrained
@@ -40,12 +40,34 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/solver.py
 	$(BIN)/python benchmarks/constraints.py cancer
 
+# Measures what is older than its code; PARTS="NAME ..." chooses some parts.
+evidence: $(VENV)/.test
+	$(BIN)/python -m benchmarks.evidence run $(PARTS)
+
+evidence-render: $(VENV)/.core
+	$(BIN)/python -m benchmarks.evidence render
+
+evidence-check: $(VENV)/.core
+	$(BIN)/python -m benchmarks.evidence check
+
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html; with search: $(BIN)/python -m http.server -d site"
 
+# Builds the wheel, and runs the default job from it in an environment of its own.
+wheel-test: $(VENV)/.core
+	.ci/wheel-test
+
+# A bill of materials (CycloneDX) of the versions in constraints.txt; the tool has its own environment.
+sbom: constraints.txt
+	$(PYTHON) -m venv build/sbom
+	build/sbom/bin/pip install --quiet --disable-pip-version-check 'cyclonedx-bom>=7,<8'
+	mkdir -p dist
+	build/sbom/bin/cyclonedx-py requirements constraints.txt --output-reproducible --of JSON -o dist/sbom.json
+	@echo "dist/sbom.json"
+
 clean:
-	rm -rf $(VENV) node_modules runs site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) node_modules runs site build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 node_modules/.biome: package.json
 	npm install --silent --no-package-lock --no-audit --no-fund

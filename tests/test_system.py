@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedssca.system import keep_compiled_programs
+from fedssca.system import keep_compiled_programs, pip_install
 
 RUN = """
 [data]
@@ -90,3 +90,30 @@ def test_ctrl_c_while_starting_ends_at_once_unless_the_parent_ignored_it(ignored
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == ((0, "went on\n") if ignored else (130, ""))
     assert done.stderr == ("" if ignored else "stopped before anything was done\n")
+
+
+@pytest.mark.parametrize(
+    ("noted", "command"),
+    [
+        (None, "pip install 'fedssca[ui]'"),
+        (
+            {"url": "file:///home/ann/fed%20ssca", "dir_info": {"editable": True}},
+            "pip install -e '/home/ann/fed ssca[ui]'",
+        ),
+        (
+            {"url": "file:///dist/fedssca-0.2.0-py3-none-any.whl", "archive_info": {}},
+            "pip install 'fedssca[ui] @ file:///dist/fedssca-0.2.0-py3-none-any.whl'",
+        ),
+    ],
+)
+def test_extras_come_from_where_the_package_came_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noted: object, command: str
+) -> None:
+    """As pip notes it in the metadata of an installation."""
+    made = tmp_path / "fedssca-0.2.0.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.4\nName: fedssca\nVersion: 0.2.0\n")
+    if noted:
+        (made / "direct_url.json").write_text(json.dumps(noted))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert pip_install("ui") == command

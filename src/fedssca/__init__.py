@@ -7,7 +7,7 @@ All public names are attributes of this package. A name is imported when it is f
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULE_OF = {
     "Algorithm": "fedssca.methods.algorithm",

@@ -7,12 +7,13 @@ LimitedLoss     takes the place of the criterion in the ClientApp, and measures 
 from __future__ import annotations
 
 from fedssca.errors import UserError
+from fedssca.system import pip_install
 
 try:
     import flwr.serverapp.strategy  # noqa: F401
 except ImportError as missing:
     raise UserError(
-        "Flower is missing, or older than flwr 1.22: pip install 'fedssca[flower]'"
+        f"Flower is missing, or older than flwr 1.22: {pip_install('flower')}"
     ) from missing
 
 from fedssca.run.apps.flower.limited_loss import LimitedLoss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import signal
@@ -25,6 +26,7 @@ __all__ = [
     "ignoring_ctrl_c",
     "keep_compiled_programs",
     "on_signal",
+    "pip_install",
     "starting_up",
     "user_cache",
 ]
@@ -38,6 +40,27 @@ def cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def pip_install(*extras: str) -> str:
+    """The command that installs these extras from where this installation came from.
+
+    That is a folder with the repository or a wheel, which pip has noted (PEP 610), or else the
+    package index.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    named = f"[{','.join(extras)}]" if extras else ""
+    try:
+        noted = json.loads(distribution("fedssca").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        noted = {}
+    if noted.get("dir_info", {}).get("editable"):
+        return f"pip install -e '{url2pathname(urlsplit(noted['url']).path)}{named}'"
+    origin = f" @ {noted['url']}" if "url" in noted else ""
+    return f"pip install 'fedssca{named}{origin}'"
 
 
 @contextmanager

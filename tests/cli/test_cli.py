@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from fedssca.run.execute import load_config
+from fedssca.system import pip_install
 from tests.cli_helpers import SMALL, Shell, files, one_line, process, result, rows, weights
 
 MNIST = Path(__file__).parents[3] / "shared/data/mnist"
@@ -39,7 +40,7 @@ def test_version(shell: Shell) -> None:
     }
     torch = next(line for line in others if line.startswith("extra torch: "))
     there = importlib.util.find_spec("torch") is not None
-    assert ("torch 2." if there else "pip install 'fedssca[torch]'") in torch
+    assert ("torch 2." if there else pip_install("torch")) in torch
 
 
 def test_flags_are_shown_without_a_type(shell: Shell) -> None:

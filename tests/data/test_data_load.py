@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from fedssca.data import fetch, load
 from fedssca.data.dataset import Dataset
 from fedssca.errors import UserError
+from fedssca.system import pip_install
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -321,4 +323,4 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return real(name, *args)
 
     monkeypatch.setattr(builtins, "__import__", none)
-    refused(r'pip install "fedssca\[parquet\]"', None, write(tmp_path, "x", "a.parquet"))
+    refused(re.escape(pip_install("parquet")), None, write(tmp_path, "x", "a.parquet"))

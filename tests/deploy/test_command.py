@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from fedssca.deploy.project import read_project
 from fedssca.deploy.submit import SubmittedRun
 from fedssca.errors import UserError
 from fedssca.run.schema import ProjectFile
+from fedssca.system import pip_install
 
 needs_engine = pytest.mark.skipif(
     importlib.util.find_spec("nvflare") is None,
@@ -105,9 +107,9 @@ def test_a_submitted_comes_back(tmp_path: Path) -> None:
 
 def test_without_the_engine_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedssca.deploy.engines.nvflare.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'fedssca\[deploy\]'"):
+    with pytest.raises(UserError, match=re.escape(pip_install("deploy"))):
         require()
-    with pytest.raises(UserError, match=r"pip install 'fedssca\[deploy\]'"):
+    with pytest.raises(UserError, match=re.escape(pip_install("deploy"))):
         run("local")
 
 

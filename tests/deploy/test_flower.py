@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from fedssca.errors import UserError
 from fedssca.run.config import parse
 from fedssca.run.execute import execute
 from fedssca.run.schema import ProjectFile
+from fedssca.system import pip_install
 
 REASON = "needs the flower extra: pip install 'fedssca[flower]'"
 
@@ -132,5 +134,5 @@ def test_what_is_missing_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_
         raise flower.fits.PackageNotFoundError(name)
 
     monkeypatch.setattr("fedssca.deploy.engines.flower.fits.version", missing)
-    with pytest.raises(UserError, match=r"pip install 'fedssca\[flower\]'"):
+    with pytest.raises(UserError, match=re.escape(pip_install("flower"))):
         run("local", "--engine", "flower")

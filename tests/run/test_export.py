@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fedssca.run.rows import flat
+from fedssca.system import pip_install
 from tests.cli_helpers import Shell, result, rows
 
 
@@ -88,7 +89,7 @@ def test_bad_places_are_one_line_and_nothing_is_left(
         lambda name: None if name == "mlflow" else find(name),
     )
     said = shell.refused("run", shell.small, "--out", out, "--mlflow", "sqlite:///x.db")
-    assert said.startswith("--mlflow needs mlflow: pip install 'fedssca[mlflow]'")
+    assert said.startswith(f"--mlflow needs mlflow: {pip_install('mlflow')}")
     assert not out.exists()
 
 

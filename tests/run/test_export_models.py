@@ -22,6 +22,7 @@ from fedssca.run.export.classifier import ExportedClassifier, export_classifier
 from fedssca.run.export.onnx_files import export_onnx
 from fedssca.run.export.program import export_program, module_of
 from fedssca.run.model import TrainedModel
+from fedssca.system import pip_install
 from tests.cli_helpers import SMALL, Shell
 
 DATA = Path(__file__).parents[3] / "shared/data"
@@ -389,4 +390,4 @@ def test_the_command(
         place = {"onnx": "graph", "torch": "program"}[package]
         monkeypatch.setattr(f"fedssca.run.export.{place}.find_spec", lambda name: None)
         line = shell.refused("export", run, option, tmp_path / "m")
-        assert f"pip install 'fedssca[{package}]'" in line
+        assert pip_install(package) in line

@@ -13,6 +13,7 @@ import pytest
 
 from fedssca import Result, UserError, custom_problem, loss_at_most, power, simulate, ssca
 from fedssca.problem.scores import from_scores
+from fedssca.system import pip_install
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_to_pandas_has_a_column_a_number(result: Result) -> None:
 
 def test_to_pandas_without_pandas(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(UserError, match=r"pip install 'fedssca\[pandas\]'"):
+    with pytest.raises(UserError, match=re.escape(pip_install("pandas"))):
         result.to_pandas()
 
 

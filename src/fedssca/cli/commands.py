@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from fedssca.system import starting_up
+from fedssca.system import pip_install, starting_up
 
 __all__ = ["COMMANDS", "root_command"]
 
@@ -76,7 +76,7 @@ def root(
             print(f"{name} {found[name]}")
         for extra, packages in extras().items():
             installed = ", ".join(" ".join(package) for package in packages.items())
-            missing = f"not installed: pip install 'fedssca[{extra}]'"
+            missing = f"not installed: {pip_install(extra)}"
             print(f"extra {extra}: {installed if all(packages.values()) else missing}")
         raise typer.Exit
 

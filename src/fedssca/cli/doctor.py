@@ -23,7 +23,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedssca.cli.options import Json, new_app
-from fedssca.system import cores, starting_up, user_cache
+from fedssca.system import cores, pip_install, starting_up, user_cache
 
 __all__ = ["CHECKS", "Checked", "app"]
 
@@ -95,7 +95,11 @@ def _packages() -> Checked:
         if have is None or not need.specifier.contains(have, prereleases=True):
             wrong.append(f"{need} ({have or 'not installed'})")
     if wrong:
-        return Checked("wrong", "needed: " + ", ".join(wrong), "pip install --upgrade fedssca")
+        return Checked(
+            "wrong",
+            "needed: " + ", ".join(wrong),
+            pip_install().replace("install", "install --upgrade", 1),
+        )
     return Checked("ok", f"fedssca {version('fedssca')}, jax {version('jax')}, and what they need")
 
 
@@ -115,7 +119,7 @@ def _extras() -> Checked:
     text = f"installed: {', '.join(have) or 'none'}"
     if not missing:
         return Checked("ok", text)
-    hint = f"pip install 'fedssca[{','.join(missing)}]'"
+    hint = pip_install(*missing)
     if "torch" in missing:
         hint += (
             "; add --extra-index-url https://download.pytorch.org/whl/cpu for PyTorch without CUDA"

@@ -18,7 +18,7 @@ import typer
 
 from fedssca.cli.options import Json, new_app
 from fedssca.errors import UserError
-from fedssca.system import free_port, starting_up, user_cache
+from fedssca.system import free_port, pip_install, starting_up, user_cache
 
 __all__ = ["app"]
 
@@ -39,7 +39,7 @@ def ui(
         with starting_up():
             from fedssca.report.live.server import serve
     except ModuleNotFoundError as error:
-        raise UserError(f"the page needs {error.name}: pip install 'fedssca[ui]'") from error
+        raise UserError(f"the page needs {error.name}: {pip_install('ui')}") from error
 
     folder = _folder(folder)
     token = secrets.token_urlsafe(24)

@@ -7,6 +7,7 @@ import os
 from fedssca.data.lines import Reading
 from fedssca.data.tables import Table, column_of
 from fedssca.errors import UserError
+from fedssca.system import pip_install
 
 __all__ = ["read_query"]
 
@@ -19,7 +20,7 @@ def read_query(database: str, query: str, reading: Reading | None = None, ids: s
     try:
         import sqlalchemy
     except ImportError:
-        raise UserError("a query needs SQLAlchemy: pip install 'fedssca[deploy]'") from None
+        raise UserError(f"a query needs SQLAlchemy: {pip_install('deploy')}") from None
     url = database
     if url.startswith("env:"):
         url = os.environ.get(url.removeprefix("env:"), "")

@@ -16,6 +16,7 @@ import numpy as np
 from fedssca.data.encode.cells import Array
 from fedssca.data.lines import Reading, number_of, read_lines
 from fedssca.errors import UserError
+from fedssca.system import pip_install
 
 __all__ = [
     "PARQUET",
@@ -162,7 +163,7 @@ def read_parquet(path: Path) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise UserError(f'{path} needs pyarrow: pip install "fedssca[parquet]"') from None
+        raise UserError(f"{path} needs pyarrow: {pip_install('parquet')}") from None
     try:
         return pq.read_table(path)
     except (OSError, pa.ArrowException) as error:

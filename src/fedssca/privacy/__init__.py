@@ -8,6 +8,7 @@ psi     which row ids all parties have (private set intersection)
 from __future__ import annotations
 
 from fedssca.errors import UserError
+from fedssca.system import pip_install
 
 __all__ = ["require_privacy"]
 
@@ -17,4 +18,4 @@ def require_privacy(package: str = "cryptography") -> None:
     from importlib.util import find_spec
 
     if find_spec(package) is None:
-        raise UserError(f"this needs {package}: pip install 'fedssca[privacy]'")
+        raise UserError(f"this needs {package}: {pip_install('privacy')}")

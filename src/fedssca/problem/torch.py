@@ -29,6 +29,7 @@ from fedssca.problem.custom import custom_problem
 from fedssca.problem.limits import Limit
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.problem.scores import assemble
+from fedssca.system import pip_install
 
 try:
     import torch
@@ -36,7 +37,7 @@ except ImportError as missing:
     raise UserError(
         "PyTorch is not installed: pip install torch --index-url "
         "https://download.pytorch.org/whl/cpu (the CPU build; without the index pip may fetch "
-        'gigabytes of CUDA), then pip install "fedssca[torch]"'
+        f"gigabytes of CUDA), then {pip_install('torch')}"
     ) from missing
 
 __all__ = [

@@ -83,10 +83,10 @@ def execute(
 ) -> dict[str, Any]:
     """Train as `config` says and fill the run directory `out`; returns what result.json holds.
 
-    With `resume` the run in `out` goes on from its last checkpoint, to the same bits as an unbroken
-    run; a complete run is left as it is. With `more` it goes on in any case, and `config` is
-    `run.more.with_more_rounds` of it. If the data have changed since the checkpoint, the run is
-    refused; with `new_data` it goes on with them.
+    With `resume` the run in `out` continues from its last checkpoint, and the result is identical
+    to that of an uninterrupted run; a complete run is left as it is. With `more` it continues in
+    any case, and `config` is `run.more.with_more_rounds` of it. If the data have changed since the
+    checkpoint, the run is refused; with `new_data` it continues with them.
     """
     with jax.enable_x64(config.run.precision == "float64"):
         return _execute(config, out, resume, more, new_data, on_row)

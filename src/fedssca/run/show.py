@@ -14,6 +14,7 @@ from fedssca.evaluate.verdicts import limits_kept, promise_words, stated_entries
 from fedssca.problem.limits import limit_words
 from fedssca.problem.task_kinds import main_metric
 from fedssca.run.rows import flat
+from fedssca.system import pip_install
 
 if TYPE_CHECKING:
     import pandas
@@ -54,7 +55,7 @@ def frame(result: Result) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError:
-        raise UserError("to_pandas() needs pandas: pip install 'fedssca[pandas]'") from None
+        raise UserError(f"to_pandas() needs pandas: {pip_install('pandas')}") from None
     names = [entry["name"] for entry in result.certificate["constraints"]]
     return pandas.DataFrame([flat(row, names, "_") for row in result.rows])
 

@@ -38,7 +38,7 @@ def until_converged(
     """Stage after stage until the result has converged, for at most `most` rounds.
 
     Training also ends after a stage that gained next to nothing, and where it diverged. `begin` may
-    lie within a stage, which is then completed to the same bits as an unbroken run.
+    lie within a stage, which is then completed exactly as in an uninterrupted run.
     """
     least = 1
     if begin is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedssca.system import ignoring_ctrl_c
+from fedssca.system import ignoring_ctrl_c, pip_install
 from tests.cli_helpers import SMALL, Shell
 from tests.report.live.ui_helpers import LONG, Server, count_rows, wait_for
 from tests.run_helpers import made_up, row
@@ -194,4 +194,4 @@ def test_a_missing_extra_is_one_line(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "starlette", None)
     line = shell.refused("ui", "--dir", tmp_path, "--no-browser")
-    assert line.endswith("pip install 'fedssca[ui]'")
+    assert line.endswith(pip_install("ui"))

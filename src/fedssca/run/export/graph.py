@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedssca.errors import UserError
+from fedssca.system import pip_install
 
 __all__ = ["OUTPUTS", "Graph", "Value", "require_onnx"]
 
@@ -25,7 +26,7 @@ NAMES_OF_TYPES = {"double": "DOUBLE", "float": "FLOAT", "string": "STRING", "int
 def require_onnx() -> None:
     """Raise a UserError if the package onnx is missing."""
     if find_spec("onnx") is None:
-        raise UserError("--onnx needs onnx: pip install 'fedssca[onnx]'")
+        raise UserError(f"--onnx needs onnx: {pip_install('onnx')}")
 
 
 class Graph:

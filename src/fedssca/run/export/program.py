@@ -21,6 +21,7 @@ from fedssca.errors import UserError
 from fedssca.run.export.files import write_file
 from fedssca.run.export.layers import layers_of
 from fedssca.run.model import TrainedModel
+from fedssca.system import pip_install
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +32,7 @@ __all__ = ["export_program", "module_of"]
 def export_program(model: TrainedModel, path: Path) -> list[Path]:
     """Write the program and its JSON file; returns their paths."""
     if find_spec("torch") is None:
-        raise UserError("--torch needs PyTorch: pip install 'fedssca[torch]'")
+        raise UserError(f"--torch needs PyTorch: {pip_install('torch')}")
     import torch
 
     module = module_of(model)

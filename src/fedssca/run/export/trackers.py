@@ -20,6 +20,7 @@ from fedssca.errors import UserError
 from fedssca.run.config import parse
 from fedssca.run.record import RunDirectory
 from fedssca.run.rows import flat
+from fedssca.system import pip_install
 
 __all__ = ["ExportTargets", "export_run", "exporting", "returned_numbers", "row_numbers"]
 
@@ -41,7 +42,7 @@ class ExportTargets(NamedTuple):
         for package, needed in (("tensorboard", self.tensorboard), ("mlflow", self.mlflow)):
             if needed and find_spec(package) is None:
                 raise UserError(
-                    f"--{package} needs {package}: pip install 'fedssca[{package}]', "
+                    f"--{package} needs {package}: {pip_install(package)}, "
                     f"or leave out --{package} and use fedssca export later"
                 )
 

@@ -1,6 +1,6 @@
 """Loss, metrics and limits of a trained model on new rows with labels.
 
-They are computed as a run computes those of its held-out rows, to the same bits.
+They are computed exactly as a run computes those of its held-out rows.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class DataSettings:
         default="",
     )
     drop: list[str] = key(
-        "Columns of `path` that are no features; limits can make groups of them all the same.",
+        "Columns of `path` that are not features; limits can still make groups of them.",
         title="Columns to leave out",
         default=[],
     )

@@ -86,9 +86,9 @@ class ModelSettings:
         unset="one bottom with all columns",
     )
     embed: Whole | None = key(
-        "Each column of categories that has more of them than this becomes so many numbers, a "
-        "vector for each category that is trained with the network mlp. Parties with columns "
-        "embed their own categories.",
+        "A column with more categories than this is embedded: each of its categories becomes a "
+        "vector of this many numbers, which is trained with the network mlp. Parties "
+        "with columns embed their own categories.",
         title="Embed columns with more categories than",
         default=None,
         unset="each category is a column of its own",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 from fedssca.errors import UserError
+from fedssca.system import pip_install
 
 __all__ = ["FITS", "require"]
 
@@ -17,9 +18,8 @@ def require() -> None:
     try:
         found = version("flwr")
     except PackageNotFoundError:
-        raise UserError("this engine runs on Flower: pip install 'fedssca[flower]'") from None
+        raise UserError(f"this engine runs on Flower: {pip_install('flower')}") from None
     if not found.startswith(FITS):
         raise UserError(
-            f"flwr {found} does not fit: this engine needs flwr {FITS}x; "
-            "pip install 'fedssca[flower]'"
+            f"flwr {found} does not fit: this engine needs flwr {FITS}x; {pip_install('flower')}"
         )

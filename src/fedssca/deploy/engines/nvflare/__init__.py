@@ -16,6 +16,7 @@ from fedssca.deploy.engines.nvflare.provision import provision
 from fedssca.deploy.engines.nvflare.session import open_session
 from fedssca.errors import UserError
 from fedssca.run.schema import ProjectFile
+from fedssca.system import pip_install
 
 __all__ = [
     "NvflareKit",
@@ -31,7 +32,7 @@ __all__ = [
 def require() -> None:
     """Raise a UserError that says what to install if NVFlare is missing."""
     if find_spec("nvflare") is None:
-        raise UserError("deployment runs on NVFlare: pip install 'fedssca[deploy]'")
+        raise UserError(f"deployment runs on NVFlare: {pip_install('deploy')}")
 
 
 def app_files(project: ProjectFile, run: str, out: str) -> dict[str, str]:
