@@ -75,7 +75,7 @@ def test_the_names_are_imported_from_one_module(monkeypatch: pytest.MonkeyPatch)
     assert (flower.LimitedFedAvg, flower.LimitedLoss) == (LimitedFedAvg, LimitedLoss)
     monkeypatch.delitem(sys.modules, "fedssca.flower")
     monkeypatch.setitem(sys.modules, "flwr.serverapp.strategy", None)
-    with pytest.raises(UserError, match=r"older than flwr 1\.22: pip install 'fedssca\[flower\]'"):
+    with pytest.raises(UserError, match=r"older than flwr 1\.22: pip install"):
         importlib.import_module("fedssca.flower")
 
 

@@ -112,7 +112,7 @@ def test_the_fingerprint_sees_code_and_not_comments(
 
 
 def test_the_fingerprint_covers_what_trains_and_not_what_shows() -> None:
-    seen = module._imported(module.ROOT)
+    seen = module._imported([module.ROOT])
     for name in (
         "data.sampling",
         "methods.ssca",
@@ -133,6 +133,6 @@ def test_the_fingerprint_covers_what_trains_and_not_what_shows() -> None:
 
 
 def test_the_fingerprint_of_the_tuned_comparison_covers_its_own_training() -> None:
-    seen = module._imported(training.__name__)
+    seen = module._imported([training.__name__])
     assert {"fedssca.run.tune.validation", training.__name__} <= set(seen)
     assert fingerprint(training.__name__) != fingerprint()

@@ -42,39 +42,47 @@ def run_key(task: str, config: Config, evaluate_at: Sequence[int], data: str) ->
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def fingerprint(root: str = ROOT) -> str:
+def fingerprint(root: str = ROOT, scripts: Sequence[Path] = ()) -> str:
     """Return a digest of the code that decides the numbers, and of the versions of libraries.
 
-    The code is what the module `root` imports, directly or indirectly. Comments, layout and
-    docstrings do not count.
+    The code is what the module `root` imports, directly or indirectly, or else the `scripts` and
+    what they import. Comments, layout and docstrings do not count.
     """
     digest = hashlib.sha256()
     for name in ("jax", "jaxlib", "numpy"):
         digest.update(f"{name} {version(name)}\n".encode())
-    for module, tree in sorted(_imported(root).items()):
+    trees = {script.name: ast.parse(script.read_text()) for script in scripts}
+    needed = [name for tree in trees.values() for name in _imports(tree)] if scripts else [root]
+    for module, tree in sorted((_imported(needed) | trees).items()):
         digest.update(f"{module}\n{ast.dump(_bare(tree))}\n".encode())
     return digest.hexdigest()[:12]
 
 
-def _imported(root: str) -> dict[str, ast.Module]:
-    """Return the syntax trees of the modules of this package that `root` imports."""
+def _imported(roots: Sequence[str]) -> dict[str, ast.Module]:
+    """Return the syntax trees of the modules of this package that are `roots` or imported there."""
     found: dict[str, ast.Module] = {}
-    ahead = [root]
+    ahead = list(roots)
     while ahead:
         name = ahead.pop()
         path = PACKAGE.joinpath(*name.split(".")[1:])
         file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
         if name in found or name in WITHOUT_NUMBERS or not file.is_file():
             continue
-        ahead.append(name.rpartition(".")[0])  # Importing a module runs its packages, too.
         found[name] = ast.parse(file.read_text())
-        for node in ast.walk(found[name]):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                ahead += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            elif isinstance(node, ast.Import):
-                ahead += [alias.name for alias in node.names]
-        ahead = [name for name in ahead if name.startswith("fedssca.")]
+        package = name.rpartition(".")[0]  # Importing a module runs its packages, too.
+        ahead += [package] * package.startswith("fedssca.") + _imports(found[name])
     return found
+
+
+def _imports(tree: ast.Module) -> list[str]:
+    """Return the names in this package that a module imports; some may be no modules."""
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return [name for name in names if name.startswith("fedssca.")]
 
 
 def _bare(tree: ast.Module) -> ast.Module:

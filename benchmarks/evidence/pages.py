@@ -1,0 +1,123 @@
+"""Tables in pages that come from evidence, between marks:
+
+<!-- evidence: NAME.TABLE -->
+| ... |
+<!-- end -->
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.evidence.record import FOLDER, ROOT, read_record, tables_in, write_record
+
+__all__ = ["adopt", "differences", "marked", "pages", "render", "unmarked"]
+
+BLOCK = re.compile(r"<!-- evidence: ([\w-]+)\.([\w-]+) -->\n(.*?)<!-- end -->", re.S)
+TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
+MADE = ("config.md", "commands.md", "results/", "decisions/", "architecture.md")
+"""Pages that are made by other programs, or that hold no measurements."""
+
+
+def pages() -> list[Path]:
+    """The README and all pages of the documentation but the one about evidence."""
+    found = sorted((ROOT / "docs").rglob("*.md"))
+    return [ROOT / "README.md", *(page for page in found if page.parent.name != "evidence")]
+
+
+def table_text(table: Mapping[str, Any]) -> str:
+    """A table as Markdown. Texts stand as they are, numbers with three significant digits."""
+    head, *rows = [
+        f"| {' | '.join(map(cell_text, line))} |\n" for line in [table["columns"], *table["rows"]]
+    ]
+    return f"{head}{'|---' * len(table['columns'])}|\n{''.join(rows)}"
+
+
+def cell_text(cell: Any) -> str:
+    """One cell as Markdown."""
+    if isinstance(cell, float):
+        return f"{cell:.3g}"
+    return "" if cell is None else str(cell)
+
+
+def marked(text: str) -> list[tuple[str, str]]:
+    """(part, table) of all marked blocks in a page."""
+    return [(match[1], match[2]) for match in BLOCK.finditer(text)]
+
+
+def rendered(text: str, folder: Path = FOLDER) -> str:
+    """The text of a page with all its marked blocks made from their records."""
+
+    def made(match: re.Match[str]) -> str:
+        record = read_record(match[1], folder) or {}
+        table = record.get("tables", {}).get(match[2])
+        if table is None:
+            raise SystemExit(f"there is no table {match[2]} in {folder / match[1]}.json")
+        mark = f"<!-- evidence: {match[1]}.{match[2]} -->"
+        return f"{mark}\n{table_text(table)}<!-- end -->"
+
+    return BLOCK.sub(made, text)
+
+
+def render(folder: Path = FOLDER) -> list[Path]:
+    """Write the marked blocks of all pages anew; returns the pages that changed."""
+    changed = differences(folder)
+    for page in changed:
+        page.write_text(rendered(page.read_text(encoding="utf-8"), folder), encoding="utf-8")
+    return changed
+
+
+def differences(folder: Path = FOLDER) -> list[Path]:
+    """The pages in which a marked block is not what its record says."""
+    texts = {page: page.read_text(encoding="utf-8") for page in pages()}
+    return [page for page, text in texts.items() if rendered(text, folder) != text]
+
+
+def unmarked() -> Iterator[tuple[Path, int]]:
+    """Pages with tables of numbers that are not from evidence, and how many there are."""
+    for page in pages():
+        name = page.relative_to(ROOT).as_posix().removeprefix("docs/")
+        if name.startswith(MADE):
+            continue
+        rest = BLOCK.sub("", page.read_text(encoding="utf-8"))
+        count = sum(map(has_numbers, tables_in(rest)))
+        if count:
+            yield page, count
+
+
+def has_numbers(table: Mapping[str, Any]) -> bool:
+    """Whether a third of the cells behind the first column are numbers: then it is measured."""
+    found = [cell for row in table["rows"] for cell in row[1:]]
+    numbers = [cell for cell in found if re.search(r"(?<![\w`])\.?\d", cell)]
+    return bool(found) and 3 * len(numbers) >= len(found)
+
+
+def adopt(page: Path, name: str, command: str, date: str, folder: Path = FOLDER) -> int:
+    """Move the measured tables of a page into a record, and mark their places.
+
+    Nothing is typed again, so nothing can be mistyped; the record says where its numbers are from,
+    and counts as old until its command is run.
+    """
+    text = page.read_text(encoding="utf-8")
+    tables: dict[str, Any] = {}
+
+    def mark(match: re.Match[str]) -> str:
+        found = tables_in(match[0])
+        inside = any(b.start() <= match.start() < b.end() for b in BLOCK.finditer(text))
+        if inside or not found or not has_numbers(found[0]):
+            return match[0]
+        label = f"table{len(tables) + 1}"
+        tables[label] = found[0]
+        body = table_text(found[0])
+        return f"<!-- evidence: {name}.{label} -->\n{body}<!-- end -->\n"
+
+    changed = TABLE.sub(mark, text)
+    if tables:
+        where = page.relative_to(ROOT).as_posix()
+        record = {"command": command, "date": date, "adopted": where, "tables": tables}
+        write_record(name, record, folder)
+        page.write_text(changed, encoding="utf-8")
+    return len(tables)
