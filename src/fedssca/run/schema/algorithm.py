@@ -101,11 +101,13 @@ class AlgorithmSettings:
         "With a number A above 0 a round does not wait for slow clients: it ends as soon as the "
         "part `enough` of the clients has answered. A message that comes later counts from then "
         "on, as long as it is the client's last and at most A rounds old. 0 waits for all.",
+        title="Oldest messages that count, in rounds",
         default=0,
         ge=0,
     )
     enough: Real = key(
         "The part of the clients whose answers a round waits for, with staleness.",
+        title="Part of the clients that ends a round",
         default=0.75,
         gt=0,
         le=1,
@@ -113,6 +115,7 @@ class AlgorithmSettings:
     delays: list[Positive] | None = key(
         "In a simulation with staleness: the time that each client takes for a message, in any "
         "unit. Rows of metrics.jsonl have the time that has passed as `clock`.",
+        title="Simulated time per message of each client",
         default=None,
         unset="all take the same time",
     )

@@ -12,9 +12,9 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from fedssca.problem.constraint_kinds import KINDS
+from fedssca.run.schema.constraint import ConstraintSettings
 from fedssca.run.schema.files import ProjectFile, SiteFile
 from fedssca.run.schema.limits import SiteLimits
-from fedssca.run.schema.problem import ConstraintSettings
 from fedssca.run.schema.sections import Config
 from fedssca.run.schema.types import StepSettings
 from fedssca.run.schema.validate import (
