@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,6 +70,25 @@ def test_parties_with_columns_are_evaluated_alike(columns) -> None:
     rows = evaluator_over(p, Rows(columns, (60,)), None).row(p.start)
     parties = Columns(columns, (np.arange(3), np.arange(3, 7)))
     assert evaluator_over(p, parties, None).row(p.start) == rows
+
+
+@pytest.mark.parametrize("chunk", [7, 16, 100])  # 60 rows
+def test_rows_with_slopes_of_the_same_terms_are_taken_together(
+    columns, monkeypatch, chunk: int
+) -> None:
+    """Three limits on single classes and one on the loss: gradients as without the order."""
+    limits = [
+        limit
+        for digit in range(3)
+        for limit in false_negative_rate_at_most(0.1, columns["y"], positive=digit)
+    ]
+    p = classifier(mlp(7, 5, 3, dtype="float64"), [*limits, *loss_at_most(0.4)], objective="norm")
+    rows = Rows(columns, (25, 30), np.arange(55))  # five rows belong to nobody
+    expected = evaluator_over(replace(p, of_scores=None), rows, None).gradients(p.start)
+    monkeypatch.setattr(passes, "CHUNK", chunk)
+    monkeypatch.setattr(passes, "MANY", 1)
+    found = evaluator_over(replace(p, notes=("another",)), rows, None).gradients(p.start)
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
 
 
 # Bytes -------------------------------------------------------------------------------------------

@@ -36,8 +36,10 @@ __all__ = [
 
 CHUNK = 4096
 """The number of rows that are evaluated at a time, at most."""
-ROOM = 256_000_000
-"""Bytes of all that is computed of these rows."""
+ROOM = 32_000_000
+"""Bytes of all that is computed of these rows: about what a processor's cache holds."""
+MANY = 4
+"""With more terms than this, rows on which the same terms have slopes are taken together."""
 
 Pairs: TypeAlias = dict[str, list[Array]]
 """Name -> numerator and denominator of every rate that the measure is a sum of."""
@@ -74,6 +76,9 @@ def full_passes(problem: Problem) -> Passes:
 
     @jax.jit
     def jacobian(w: Array, rows: Batch) -> Array:
+        if problem.of_scores is not None and problem.combine.shape[1] > MANY:
+            return alike_together(problem, w, rows, size(rows))
+
         def slopes(chunk: Batch) -> Array:
             return jax.jacrev(lambda point: part(point, chunk)[0])(w)
 
@@ -87,6 +92,50 @@ def full_passes(problem: Problem) -> Passes:
         return over_chunks(rows, part, size(rows))
 
     return Passes(sums, jacobian, tally)
+
+
+def alike_together(problem: Problem, w: Array, rows: Batch, size: int) -> Array:
+    """The gradients of the sums of the terms over rows, (K, d), without those that are 0.
+
+    The term of a limit on a class, a group or a client has a slope on its own rows only. Rows on
+    which the same terms have slopes in the scores are put into the same chunks, and a chunk goes
+    back through the model only for these terms: for two or three of them instead of K.
+    """
+    of_scores, scores = problem.of_scores, problem.scores
+    assert of_scores is not None
+    assert scores is not None
+    count = len(rows["weight"])
+    size = min(size, count)
+
+    def in_scores(outputs: Array, batch: Batch) -> Array:
+        weight = batch["weight"].astype(w.dtype)
+        return jax.jacrev(lambda s: of_scores(s, batch) @ weight)(outputs)
+
+    kinds = np.random.default_rng(0).integers(2**31, size=problem.combine.shape[1])
+
+    def mark(marks: Array, begin: Array) -> tuple[Array, None]:
+        start = jnp.minimum(begin, count - size)
+        chunk = {k: jax.lax.dynamic_slice_in_dim(v, start, size) for k, v in rows.items()}
+        sloped = (in_scores(scores(w, chunk), chunk) != 0).any(axis=-1)
+        found = jnp.asarray(kinds, jnp.uint32) @ sloped.astype(jnp.uint32)
+        return jax.lax.dynamic_update_slice_in_dim(marks, found, start, 0), None
+
+    marks = jax.lax.scan(mark, jnp.zeros(count, jnp.uint32), jnp.arange(0, count, size))[0]
+    order = jnp.argsort(marks)
+
+    def slopes(chunk: Batch) -> Array:
+        batch = {k: v[chunk["place"]] for k, v in rows.items()} | {"weight": chunk["weight"]}
+        outputs, back = jax.vjp(lambda point: scores(point, batch), w)
+
+        def one(slope: Array) -> Array:
+            def pulled() -> Array:
+                return jnp.asarray(back(slope)[0])
+
+            return jax.lax.cond((slope != 0).any(), pulled, lambda: jnp.zeros_like(w))
+
+        return jax.lax.map(one, in_scores(outputs, batch).astype(outputs.dtype))
+
+    return jnp.asarray(over_chunks({"place": order, "weight": rows["weight"][order]}, slopes, size))
 
 
 def added(measures: dict[str, Sequence[Rate]], weight: Array) -> Pairs:

@@ -114,6 +114,9 @@ class Problem:
     s is a multiple of one plus the last entry of w."""
     scores: Callable[[Array, Batch], Array] | None = None
     """(flat w, batch) -> scores (B, L), also in the vertical form; None without scores."""
+    of_scores: Callable[[Array, Batch], Array] | None = None
+    """(scores, batch) -> the terms, (K, B): terms(w, batch) = of_scores(scores(w, batch), batch).
+    None: this is not known."""
     stepwise: tuple[int, ...] = ()
     """The indices of the constraints (from 0) whose values may be counts of rows."""
     bounds: tuple[Bound, ...] = ()

@@ -98,6 +98,7 @@ def assemble(
         measure=lambda w, batch: measures(scores(w, batch), batch),
         vertical=None if split is None else split(stacked, measures),
         scores=scores,
+        of_scores=stacked,
         bounds=tuple(c.bound or Bound(c.name, high=c.limit) for c in constraints),
         stepwise=tuple(m for m, constraint in enumerate(constraints) if constraint.stepwise),
         notes=tuple(constraint.note for constraint in constraints if constraint.note),

@@ -78,6 +78,7 @@ def minimise_worst(problem: Problem, names: Sequence[str], level: float = 1.0) -
         vertical=_split(problem.vertical, size, lifted) if problem.vertical else None,
         worst=tuple(worst),
         scores=None if scores is None else lambda w, batch: scores(w[:size], batch),
+        of_scores=None,
     )
 
 

@@ -134,6 +134,7 @@ def bounded(problem: Problem, value_clip: float) -> Problem:
     return dataclasses.replace(
         problem,
         terms=lambda w, batch: cut(problem.terms(w, batch)),
+        of_scores=None,
         measure=lambda w, batch: clipped(problem.measure(w, batch)),
         vertical=problem.vertical and _bounded_head(problem.vertical, cut, clipped),
     )
