@@ -1,96 +1,146 @@
 """Deep networks at defaults: images against tuned FedAvg, two banks against pooled columns.
 
-    python benchmarks/deep.py images --data FOLDER [--rows 10000] [--rounds 150] [--torch]
-    python benchmarks/deep.py banks  --data FOLDER [--rounds 500] [--seeds 1]
+    python benchmarks/deep.py images --data FOLDER [--rows 5000] [--rounds 150] [--seeds 3]
+    python benchmarks/deep.py halves --data FOLDER
+    python benchmarks/deep.py banks  --data FOLDER [--rounds 500] [--seeds 3]
+    python benchmarks/deep.py tables
 
-`images` trains a convolutional network on MNIST with 10 clients, rows divided at random and by
-Dirichlet(0.5): at default step sizes, the same with the limit that every class has at most 3 %
-false negatives, and with FedAvg at the best of eight rates; all use the same number of samples.
-With --torch the network is a PyTorch module with the same first parameters, without FedAvg.
-FedAvg's rate is chosen by its test accuracy, which favours it.
+`images` trains a convolutional network on the first rows of MNIST with 10 clients, rows divided at
+random and by Dirichlet(0.5), and judges it on 3,000 rows of MNIST's test set. It trains at default
+step sizes, without limits and with the limit that every class has at most 3 % false negatives on
+the training rows, and with FedAvg; all draw the same number of samples. FedAvg has the best of six
+rates, chosen with seed 0 by its accuracy on held-out rows, which favours it. The same network as a
+PyTorch module with the same first parameters is trained with seed 0.
+
+`halves` gives two parties one half of every image each, with convolutions of their own.
 
 `banks` trains a deep bottom for each of two banks (default_credit_hetero_guest and _host), and the
-same network on pooled columns with one client. Both are tuned alike: the weight of |w|^2 is the one
+same network on pooled columns with one client, whose rows keep their order, so that both draw the
+same rows. Both are tuned alike: the weight of |w|^2 is the one
 of a small grid with the best AUC on half of the held-out rows, and the AUC of the other half is
 printed. The folder holds the files, in subfolders or not.
+
+Every training is a line in --cells, written as soon as it is done, and is not repeated. `tables`
+writes the tables from these lines to docs/evidence/deep.json and prints them.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from cells import Cells, evidence, markdown
 from sklearn.metrics import roc_auc_score
 
+from fedssca.rounds.perturb import unperturbed
 from fedssca.run import execute
-from fedssca.run.build import Job, build
+from fedssca.run.build import Job, build, engine_of
 from fedssca.run.config import parse
+from fedssca.system import keep_compiled_programs
 
 LOCAL = 5
-RATES = (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 3.0)
+RATES = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+HELD_OUT = 3000
 RARE = 0.03
 """The largest share of the rows of a class that may be taken for another class."""
 WEIGHTS = (3e-5, 1e-4, 3e-4, 1e-3)
 """The weights of |w|^2 among which the banks choose."""
 CNN = ["model.name=cnn", "model.channels=[8, 16]", "model.hidden=[64]", "algorithm.batch=16"]
+HALVES = ["data.split=feature", "data.clients=2", "model.name=cnn", "model.channels=[8, 16]"]
+HALVES += ["model.bottom=[32]", "model.hidden=[32]", "algorithm.batch=160"]
 BOTTOMS = ["model.bottom=[16, 8]", "model.hidden=[16]", "model.join=concatenate"]
+RUNTIMES = {"fused": "one program", "local": "messages, one by one"}
+WARM, TIMED = 20, 100
+"""Rounds before the processor time of rounds is measured, and those that are measured."""
+DIVISIONS = ("iid", "dirichlet")
 
 
-def trained(settings: Sequence[str]) -> tuple[Job, Any, float]:
-    """The job, its result, and the seconds that it took."""
-    begun = time.perf_counter()
+def trained(settings: Sequence[str]) -> tuple[Job, Any]:
+    """The job and its result."""
     job = build(parse("[problem]\nconstraint = []", settings))
-    result = execute.train(job)
-    return job, result, time.perf_counter() - begun
+    return job, execute.train(job)
 
 
-def images(asked: argparse.Namespace) -> Iterator[str]:
-    """One line for each division of the rows."""
-    folder = next(asked.data.rglob("train-images-idx3-ubyte.gz")).parent
+def images(asked: argparse.Namespace, cells: Cells) -> None:
+    """Train all cells of the table of images, cheap ones first."""
     with TemporaryDirectory() as made:
-        source = ["data.name=mnist", f"data.dir={folder}"]
-        if asked.rows:
-            source = [f"data.path={some_rows(folder, asked.rows, Path(made))}"]
-        yield "| rows | seed | default | FedAvg | its rate | points | with limits | largest FNR |"
-        yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-        for partition in ("iid", "dirichlet"):
-            for seed in range(asked.seeds):
-                common = [*source, *CNN, f"data.partition={partition}", f"run.seed={seed}"]
-                common.append("run.evaluate_every=1000")
-                if asked.torch:
-                    common.append("model.name=deep:torch_cnn")
-                rounds = f"algorithm.rounds={asked.rounds}"
-                _, ours, seconds = trained([*common, rounds])
-                _, kept, _ = trained([*common, rounds, f"problem.constraint={every_class()}"])
-                worst = max(entry["value"] for entry in kept.certificate["limits"])
-                limited = f"{kept.final['test_accuracy']:.2%} | {worst:.2%} |"
-                default = ours.final["test_accuracy"]
-                if asked.torch:
-                    yield (
-                        f"| {partition} | {seed} | {default:.2%} | - | - | {seconds:.0f} s | "
-                        f"{limited}"
-                    )
-                    continue
-                local = ["algorithm.name=fedavg", f"algorithm.local_steps={LOCAL}"]
-                local += [f"algorithm.rounds={max(2, asked.rounds // LOCAL)}"]
-                theirs = {
-                    rate: trained([*common, *local, f"algorithm.rate={rate}"])[1].final
-                    for rate in RATES
-                }
-                best = max(RATES, key=lambda rate: theirs[rate]["test_accuracy"])
-                other = theirs[best]["test_accuracy"]
-                yield (
-                    f"| {partition} | {seed} | {default:.2%} | {other:.2%} | {best} | "
-                    f"{100 * (default - other):+.2f} | {limited}"
-                )
+        source = [f"data.path={some_rows(asked.data, asked.rows, Path(made))}", *CNN]
+        source.append("run.evaluate_every=100")
+
+        def cell(rows: str, seed: int, how: str, limited: bool = False, rate: float = 0) -> Any:
+            settings = [*source, f"data.partition={rows}", f"run.seed={seed}"]
+            rounds = asked.rounds
+            if how == "fedavg":
+                settings += ["algorithm.name=fedavg", f"algorithm.local_steps={LOCAL}"]
+                settings.append(f"algorithm.rate={rate}")
+                rounds = max(2, rounds // LOCAL)
+            if how == "torch":
+                settings = [each for each in settings if "model." not in each]
+                settings.append("model.name=deep:torch_cnn")
+            if limited:
+                settings.append(f"problem.constraint={every_class()}")
+            settings.append(f"algorithm.rounds={rounds}")
+            key = image_key(asked, rows, seed, how, limited, rate)
+            return cells.compute(key, partial(judged, settings))
+
+        for rows in DIVISIONS:
+            cell(rows, 0, "jax")
+            for rate in RATES:
+                cell(rows, 0, "fedavg", rate=rate)
+        for rows in DIVISIONS:
+            cell(rows, 0, "jax", limited=True)
+        for limited in (False, True):
+            for rows in DIVISIONS:
+                cell(rows, 0, "torch", limited)
+        for seed in range(1, asked.seeds):
+            for rows in DIVISIONS:
+                cell(rows, seed, "jax")
+                cell(rows, seed, "fedavg", rate=best_rate(asked, cells, rows))
+            for rows in DIVISIONS:
+                cell(rows, seed, "jax", limited=True)
+
+
+def image_key(
+    asked: argparse.Namespace, rows: str, seed: int, how: str, limited: bool, rate: float = 0
+) -> dict[str, Any]:
+    size = {"rows": asked.rows, "rounds": asked.rounds}
+    own = {"how": how, "limited": limited, "rate": rate}
+    return {"part": "images", "divided": rows, "seed": seed, **own, **size}
+
+
+def best_rate(asked: argparse.Namespace, cells: Cells, rows: str) -> float:
+    """The rate of FedAvg with the best accuracy on held-out rows, with seed 0."""
+    known = {rate: cells.get(image_key(asked, rows, 0, "fedavg", False, rate)) for rate in RATES}
+    return max(RATES, key=lambda rate: (known[rate] or {}).get("accuracy", 0.0))
+
+
+def judged(settings: Sequence[str]) -> dict[str, Any]:
+    """Train, and tell accuracies and the largest shares of false negatives."""
+    _, result = trained(settings)
+    limits = result.certificate["limits"]
+    told = {
+        "accuracy": round(float(result.final["test_accuracy"]), 5),
+        "train_accuracy": round(float(result.final["train_accuracy"]), 5),
+    }
+    if not limits:
+        return told
+    return told | {
+        "kept": bool(result.feasible),
+        "largest_fnr": round(max(entry["value"] for entry in limits), 5),
+        "before_last_steps": round(max(result.rows[-1]["constraints"]), 5),
+        "passes": result.certificate["returned"]["search_passes"],
+    }
 
 
 def every_class() -> str:
@@ -131,42 +181,80 @@ def torch_cnn(features: int, outputs: int, seed: int) -> Any:
 
 
 def some_rows(folder: Path, rows: int, made: Path) -> Path:
-    """The first training rows of MNIST as an NPZ file."""
+    """A folder with the first training rows of MNIST (0: all), and the first held-out rows."""
     from fedssca import load
 
-    train = load("mnist", directory=folder).train
-    path = made / "rows.npz"
-    np.savez(path, x=train["x"][:rows], y=train["y"][:rows])
-    return path
+    data = load("mnist", directory=next(folder.rglob("train-images-idx3-ubyte.gz")).parent)
+    for part, end, count in ((data.train, "", rows or None), (data.test, "_test", HELD_OUT)):
+        for name in ("x", "y"):
+            np.save(made / f"{name}{end}.npy", np.asarray(part[name])[:count])
+    return made
 
 
-def banks(asked: argparse.Namespace) -> Iterator[str]:
-    """One line for each seed: AUC of the two banks, and of pooled columns."""
+def halves(asked: argparse.Namespace, cells: Cells) -> None:
+    """Train two parties with one half of every image each."""
+    with TemporaryDirectory() as made:
+        source = [f"data.path={some_rows(asked.data, asked.rows, Path(made))}", *HALVES]
+        source += [f"algorithm.rounds={asked.rounds}", "run.evaluate_every=100", "run.seed=0"]
+        key = {"part": "halves", "seed": 0, "rows": asked.rows, "rounds": asked.rounds}
+        cells.compute(key, partial(judged, source))
+
+
+def banks(asked: argparse.Namespace, cells: Cells) -> None:
+    """Train the two banks, and the same network on pooled columns, for every weight of |w|^2."""
     with TemporaryDirectory() as made:
         parts = [bank(asked.data, name, Path(made)) for name in ("guest", "host")]
         names = [[c for c in header if c not in ("id", "y")] for _, header in parts]
         rounds = [f"algorithm.rounds={asked.rounds}", "run.evaluate_every=1000"]
         files = [str(path) for path, _ in parts]
         common = [f"data.path={files}", "data.id=id", "data.label=y", *BOTTOMS, *rounds]
-        yield "| seed | two banks | its l2 | seconds | pooled columns | its l2 | seconds |"
-        yield "| --- | --- | --- | --- | --- | --- | --- |"
+        whole = whole_table(parts, Path(made))
+        pooled = [f"data.path={whole}", "data.clients=1", f"model.parties={names}"]
+        pooled += ["algorithm.batch=50", "data.partition=contiguous"]
+        ways = {"banks": ["data.split=feature"], "pooled": pooled}
+        for runtime in RUNTIMES:
+            for way, settings in ways.items():
+                own = [*common, *settings, f"run.runtime={runtime}"]
+                cells.compute(pace_key(way, runtime), partial(pace, own))
         for seed in range(asked.seeds):
-            own = [*common, f"run.seed={seed}"]
-            apart = [*own, "data.split=feature"]
-            whole = whole_table(parts, Path(made))
-            pooled = [f"data.path={whole}", "data.clients=1", f"model.parties={names}"]
-            cells = [tuned(each) for each in (apart, [*own, *pooled, "algorithm.batch=50"])]
-            yield f"| {seed} | {' | '.join(cells)} |"
+            for weight in WEIGHTS:
+                for way, settings in ways.items():
+                    own = [*common, *settings, f"run.seed={seed}", f"problem.l2={weight}"]
+                    key = bank_key(asked, seed, way, weight)
+                    cells.compute(key, partial(ranked, own))
 
 
-def tuned(settings: Sequence[str]) -> str:
-    """The AUC at the best weight of |w|^2, that weight, and the seconds of one training."""
-    found = []
-    for weight in WEIGHTS:
-        job, result, seconds = trained([*settings, f"problem.l2={weight}"])
-        found.append((auc(job, result, 0), auc(job, result, 1), weight, seconds))
-    _, other, weight, _ = max(found)
-    return f"{other:.4f} | {weight:g} | {min(each[3] for each in found):.0f}"
+def bank_key(asked: argparse.Namespace, seed: int, way: str, weight: float) -> dict[str, Any]:
+    own = {"way": way, "l2": weight, "rounds": asked.rounds}
+    return {"part": "banks", "seed": seed, **own}
+
+
+def pace_key(way: str, runtime: str) -> dict[str, Any]:
+    return {"part": "pace", "way": way, "runtime": runtime}
+
+
+def pace(settings: Sequence[str]) -> dict[str, Any]:
+    """The processor time of a round, after rounds in which programs are compiled."""
+    job = build(parse("[problem]\nconstraint = []", settings))
+    engine = engine_of(job.config)(job.problem, job.clients, job.algorithm, 0, unperturbed)
+    state = engine.advance(job.algorithm.init(job.problem.start), WARM)
+    float(state.w[0])
+    begun = time.process_time()
+    float(engine.advance(state, WARM + TIMED).w[0])
+    return {"milliseconds": round(1000 * (time.process_time() - begun) / TIMED, 3)}
+
+
+def ranked(settings: Sequence[str]) -> dict[str, Any]:
+    """Train, and tell the AUC on both halves of the held-out rows, and the step size."""
+    job, result = trained(settings)
+    chosen, other = (auc(job, result, half) for half in (0, 1))
+    tau = job.config.algorithm.tau
+    return {"chosen_by": round(chosen, 5), "auc": round(other, 5), "tau": tau, "w": digest(result)}
+
+
+def digest(result: Any) -> str:
+    """The first digits of the SHA-256 of the parameters: equal only if all bits are."""
+    return hashlib.sha256(np.asarray(result.w).tobytes()).hexdigest()[:16]
 
 
 def bank(folder: Path, name: str, made: Path) -> tuple[Path, list[str]]:
@@ -204,20 +292,97 @@ def auc(job: Job, result: Any, half: int) -> float:
     return float(roc_auc_score(test["y"], scores[:, 1] - scores[:, 0]))
 
 
+def image_table(asked: argparse.Namespace, cells: Cells) -> Iterator[dict[str, Any]]:
+    """One line for each division of the rows and each seed, as far as there are cells."""
+
+    def shown(values: dict[str, Any] | None, name: str = "accuracy") -> str:
+        return f"{values[name]:.2%}" if values else "-"
+
+    for rows in DIVISIONS:
+        for seed in range(asked.seeds):
+            key = partial(image_key, asked, rows, seed)
+            rate = best_rate(asked, cells, rows)
+            ours, theirs = cells.get(key("jax", False)), cells.get(key("fedavg", False, rate))
+            if ours is None:
+                continue
+            kept, torch = cells.get(key("jax", True)), cells.get(key("torch", False))
+            torch_kept = cells.get(key("torch", True))
+            points = 100 * (ours["accuracy"] - theirs["accuracy"]) if theirs else None
+            yield {
+                "rows": rows,
+                "seed": seed,
+                "default": shown(ours),
+                "FedAvg": shown(theirs),
+                "its rate": rate,
+                "points": "-" if points is None else f"{points:+.2f}",
+                "with limits": shown(kept),
+                "largest FNR": shown(kept, "largest_fnr"),
+                "torch": shown(torch),
+                "torch with limits": shown(torch_kept),
+                "its largest FNR": shown(torch_kept, "largest_fnr"),
+            }
+
+
+def bank_table(asked: argparse.Namespace, cells: Cells) -> Iterator[dict[str, Any]]:
+    """One line for each seed for which both were tuned."""
+    for seed in range(asked.seeds):
+        line: dict[str, Any] = {"seed": seed}
+        bits = []
+        for way, title in (("banks", "two banks"), ("pooled", "pooled columns")):
+            found = {l2: cells.get(bank_key(asked, seed, way, l2)) for l2 in WEIGHTS}
+            done = {l2: values for l2, values in found.items() if values}
+            if len(done) < len(WEIGHTS):
+                return
+            best = max(done, key=lambda l2: done[l2]["chosen_by"])
+            bits.append([values["w"] for values in done.values()])
+            line |= {title: f"{done[best]['auc']:.4f}", f"l2 of {title}": f"{best:g}"}
+        yield line | {"same bits": f"{np.sum(np.equal(*bits))} of {len(WEIGHTS)}"}
+
+
+def pace_table(cells: Cells) -> Iterator[dict[str, Any]]:
+    """One line for each runtime: the processor time of a round of both, and their ratio."""
+    for runtime, title in RUNTIMES.items():
+        both = [cells.get(pace_key(way, runtime)) for way in ("banks", "pooled")]
+        apart, whole = (each["milliseconds"] if each else 0.0 for each in both)
+        if apart and whole:
+            line = {"runtime": title, "two banks": f"{apart:.2f} ms"}
+            yield line | {"pooled columns": f"{whole:.2f} ms", "ratio": f"{apart / whole:.2f}"}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["images", "banks"])
-    parser.add_argument("--data", type=Path, required=True, help="the folder with the files")
-    parser.add_argument("--rows", type=int, default=10_000, help="rows of MNIST; 0: all")
+    parser.add_argument("what", choices=["images", "halves", "banks", "tables"])
+    parser.add_argument("--data", type=Path, help="the folder with the files")
+    parser.add_argument("--rows", type=int, default=5000, help="rows of MNIST; 0: all")
     parser.add_argument("--rounds", type=int, default=0)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--torch", action="store_true", help="the network as a PyTorch module")
+    parser.add_argument("--bank-rounds", type=int, default=500, help="those of `tables`")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--cells", type=Path, default=Path("runs/deep.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("docs/evidence/deep.json"))
     asked = parser.parse_args()
-    asked.rounds = asked.rounds or {"images": 150, "banks": 500}[asked.what]
-    warnings.simplefilter("ignore")
-    for line in {"images": images, "banks": banks}[asked.what](asked):
-        print(line, flush=True)
+    asked.rounds = asked.rounds or (asked.bank_rounds if asked.what == "banks" else 150)
+    cells = Cells(asked.cells)
+    if asked.what != "tables":
+        if asked.data is None:
+            parser.error("--data: give the folder with the files")
+        warnings.simplefilter("ignore")
+        keep_compiled_programs()
+        {"images": images, "halves": halves, "banks": banks}[asked.what](asked, cells)
+        return
+    half = cells.get({"part": "halves", "seed": 0, "rows": asked.rows, "rounds": asked.rounds})
+    tables = {
+        "images": list(image_table(asked, cells)),
+        "halves": [{"accuracy": f"{half['accuracy']:.2%}"}] if half else [],
+    }
+    asked.rounds = asked.bank_rounds
+    tables |= {"banks": list(bank_table(asked, cells)), "rounds": list(pace_table(cells))}
+    shown = {name: table for name, table in tables.items() if table}
+    parts = [name for name in shown if name != "rounds"]
+    commands = [f"python benchmarks/deep.py {part} --data FOLDER" for part in parts]
+    evidence(asked.out, commands, range(asked.seeds), shown)
+    print("\n\n".join(markdown(table) for table in shown.values()))
 
 
 if __name__ == "__main__":
+    sys.modules.setdefault("deep", sys.modules["__main__"])
     main()

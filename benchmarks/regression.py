@@ -1,6 +1,8 @@
 """Regression against scikit-learn on pooled rows, and against SLSQP with a limited group.
 
-    python benchmarks/regression.py --data FOLDER [--seeds N] [--set KEY=VALUE ...]
+    python benchmarks/regression.py --data FOLDER [--seeds 3] [--only diabetes]
+                                    [--set KEY=VALUE ...]
+    python benchmarks/regression.py --tables
 
 The folder holds adult.data and UCI_Credit_Card.csv, in subfolders or not. Targets are the
 progression of diabetes (442 rows), the hours per week of Adult (32,561 rows) and the credit limit
@@ -9,18 +11,23 @@ three parties with columns; Ridge and MLPRegressor (with as many hidden units an
 train on the same encoded rows of all clients together. "limited" runs have the linear model and a
 limit on the RMSE of the group with the largest one, half way between its RMSE without a limit and
 the smallest that any linear model has. SLSQP solves the same problem on pooled rows.
+
+Every training is a line in --cells, written as soon as it is done, and is not repeated. With
+--tables nothing is trained: the tables go to docs/evidence/regression.json and are printed.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from cells import Cells, evidence, markdown
 from scipy.optimize import minimize
 from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
@@ -31,10 +38,14 @@ from fedssca.data.tables import Reading, read_csv, write_csv
 from fedssca.run import execute
 from fedssca.run.build import build
 from fedssca.run.config import parse
+from fedssca.system import keep_compiled_programs
 
 ADULT = ["age", "workclass", "fnlwgt", "education", "education-num", "marital-status",
          "occupation", "relationship", "race", "sex", "capital-gain", "capital-loss",
          "hours-per-week", "native-country", "income"]  # fmt: skip
+UNUSED = ["algorithm.rho={a=0.9}", "algorithm.gamma={a=0.9}", "algorithm.tau=1.0"]
+"""Step sizes of a job that is not trained, so that it is not calibrated either."""
+TARGETS = ("diabetes", "adult hours", "credit limit")
 SPLITS = {
     "rows": ["data.split=sample", "data.clients=5"],
     "columns": ["data.split=feature", "data.clients=3"],
@@ -127,60 +138,130 @@ class Oracle:
         return np.asarray(best.x)
 
 
-def limited(settings: Sequence[str], further: Sequence[str]) -> str:
-    """A line about the linear model with a limited group, in both splits."""
-    column = "sex"
-    job = build(parse("", ["problem.task=regression", "problem.objective=loss", "model.name=linear",
-                           *settings, f"data.keep=['{column}']", *further]))  # fmt: skip
+def limited(settings: Sequence[str], splits: Sequence[str]) -> dict[str, Any]:
+    """The linear model with a limited group, in the settings of one split, against SLSQP."""
+    column, linear = "sex", ["model.name=linear"]
+    rows = ["problem.task=regression", "problem.objective=loss", *linear, *settings]
+    job = build(parse("", [*rows, f"data.keep=['{column}']", *UNUSED]))
     oracle = Oracle(job.dataset, column, float(job.config.problem.l2 or 0.0))
     best = oracle.objective(oracle.solve(oracle.limit, oracle.own))
     kinds = job.dataset.kinds.get(column)
     name = kinds[int(oracle.group)] if kinds else f"{oracle.group:g}"
-    cells = []
-    for split in SPLITS.values():
-        constraint = f"problem.constraint=[{{kind='rmse',limit={oracle.limit},column='{column}'}}]"
-        _, final = trained(["model.name=linear", *settings, *split, constraint, *further])
-        found = next(each for each in final["limits"] if each["title"].endswith(f"= {name}"))
-        share = 100 * (final["objective"] / best - 1)
-        kept = "kept" if final["kept"] else "BROKEN"
-        cells.append(f"{found['value']:.5g} {kept}, objective {share:+.2f} %")
-    return f"{column} = {name} | {oracle.limit:g} | {' | '.join(cells)}"
+    constraint = f"problem.constraint=[{{kind='rmse',limit={oracle.limit},column='{column}'}}]"
+    _, final = trained([*linear, *settings, *splits, constraint])
+    found = next(each for each in final["limits"] if each["title"].endswith(f"= {name}"))
+    return {
+        "group": f"{column} = {name}",
+        "limit": oracle.limit,
+        "value": float(found["value"]),
+        "kept": bool(final["kept"]),
+        "objective": float(final["objective"]),
+        "slsqp": best,
+    }
+
+
+def free(settings: Sequence[str], split: Sequence[str], model: str, seed: int) -> dict[str, Any]:
+    """The test RMSE of a run without limits, and, for clients with rows, of scikit-learn."""
+    said = [f"model.name={model}", *settings, *split, "problem.constraint=[]"]
+    job, final = trained(said)
+    told = {"rmse": float(final["test_rmse"])}
+    if split == SPLITS["rows"]:
+        told["scikit_learn"] = pooled(job.dataset, model, job.config.model.hidden, seed)
+    return told
+
+
+def key_of(target: str, what: str, split: str, seed: int, further: Sequence[str]) -> dict[str, Any]:
+    return {"target": target, "what": what, "split": split, "seed": seed, "set": list(further)}
+
+
+def compute(given: argparse.Namespace, cells: Cells) -> None:
+    """Train all cells, seed by seed, linear models first."""
+    with TemporaryDirectory() as made:
+        tables = sources(given.data, Path(made))
+        for seed in range(given.seeds):
+            for what in ("linear", "limited", "mlp"):
+                for target, own in tables.items():
+                    if given.only not in target:
+                        continue
+                    for split, settings in SPLITS.items():
+                        said = [*own, f"run.seed={seed}", *given.settings]
+                        key = key_of(target, what, split, seed, given.settings)
+                        made_by = (
+                            partial(limited, said, settings)
+                            if what == "limited"
+                            else partial(free, said, settings, what, seed)
+                        )
+                        cells.compute(key, made_by)
+
+
+def known(
+    given: argparse.Namespace, cells: Cells, target: str, what: str
+) -> dict[str, list[dict[str, Any]]]:
+    """The cells of both splits for the seeds for which both are there."""
+    found: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
+    for seed in range(given.seeds):
+        pair = {
+            split: cells.get(key_of(target, what, split, seed, given.settings)) for split in SPLITS
+        }
+        for split, values in pair.items():
+            if values is not None and None not in pair.values():
+                found[split].append(values)
+    return found
+
+
+def error_table(given: argparse.Namespace, cells: Cells) -> Iterator[dict[str, Any]]:
+    """Means over the seeds of the RMSE, and their distances from scikit-learn's."""
+    for target in TARGETS:
+        for model in ("linear", "mlp"):
+            found = known(given, cells, target, model)
+            if not found["rows"]:
+                continue
+            them = float(np.mean([each["scikit_learn"] for each in found["rows"]]))
+            line: dict[str, Any] = {"target": target, "model": model}
+            line |= {"seeds": len(found["rows"]), "scikit-learn": f"{them:.5g}"}
+            for split, own in found.items():
+                mean = float(np.mean([each["rmse"] for each in own]))
+                line[f"{split} divided"] = f"{mean:.5g} ({100 * (mean / them - 1):+.1f} %)"
+            yield line
+
+
+def limit_table(given: argparse.Namespace, cells: Cells) -> Iterator[dict[str, Any]]:
+    """For each seed the value of the limited group, and the objective above SLSQP's."""
+    for target in TARGETS:
+        found = known(given, cells, target, "limited")
+        for seed, pair in enumerate(zip(*found.values(), strict=True)):
+            line = {"target": target, "seed": seed}
+            line |= {"group": pair[0]["group"], "limit": f"{pair[0]['limit']:g}"}
+            for split, each in zip(found, pair, strict=True):
+                kept = "kept" if each["kept"] else "BROKEN"
+                above = 100 * (each["objective"] / each["slsqp"] - 1)
+                line[f"{split} divided"] = f"{each['value']:.5g} {kept}, objective {above:+.2f} %"
+            yield line
 
 
 def main() -> None:
-    """Print one table of RMSE without limits, and one with a limited group."""
+    """Train the cells that are missing, or print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--set", action="append", default=[], dest="settings")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="the targets whose names contain this")
+    parser.add_argument("--tables", action="store_true")
+    parser.add_argument("--cells", type=Path, default=Path("runs/regression.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("docs/evidence/regression.json"))
     given = parser.parse_args()
-    with TemporaryDirectory() as made:
-        tables = sources(given.data, Path(made))
-        tables = {name: own for name, own in tables.items() if given.only in name}
-        print("| target | model | scikit-learn | rows divided | columns divided |")
-        print("|---|---|---|---|---|")
-        for name, own in tables.items():
-            for model in ("linear", "mlp"):
-                rival, cells = [], {split: [] for split in SPLITS}
-                for seed in range(given.seeds):
-                    for split, settings in SPLITS.items():
-                        job, final = trained(
-                            [f"model.name={model}", f"run.seed={seed}", *own, *settings,
-                             "problem.constraint=[]", *given.settings]
-                        )  # fmt: skip
-                        cells[split].append(final["test_rmse"])
-                    rival.append(pooled(job.dataset, model, job.config.model.hidden, seed))
-                them = float(np.mean(rival))
-                shown = [
-                    f"{np.mean(c):.5g} ({100 * (np.mean(c) / them - 1):+.1f} %)"
-                    for c in cells.values()
-                ]
-                print(f"| {name} | {model} | {them:.5g} | {' | '.join(shown)} |", flush=True)
-        print("\n| target | group | limit | rows divided | columns divided |")
-        print("|---|---|---|---|---|")
-        for name, own in tables.items():
-            print(f"| {name} | {limited(own, given.settings)} |", flush=True)
+    cells = Cells(given.cells)
+    if not given.tables:
+        if given.data is None:
+            parser.error("--data: give the folder with the files")
+        keep_compiled_programs()
+        compute(given, cells)
+        return
+    tables = {"errors": list(error_table(given, cells)), "limits": list(limit_table(given, cells))}
+    shown = {name: table for name, table in tables.items() if table}
+    command = "python benchmarks/regression.py --data FOLDER"
+    evidence(given.out, [command], range(given.seeds), shown)
+    print("\n\n".join(markdown(table) for table in shown.values()))
 
 
 if __name__ == "__main__":
