@@ -43,7 +43,8 @@ from fedssca.system import keep_compiled_programs
 ADULT = ["age", "workclass", "fnlwgt", "education", "education-num", "marital-status",
          "occupation", "relationship", "race", "sex", "capital-gain", "capital-loss",
          "hours-per-week", "native-country", "income"]  # fmt: skip
-UNUSED = ["algorithm.rho={a=0.9}", "algorithm.gamma={a=0.9}", "algorithm.tau=1.0"]
+UNUSED = ["algorithm.rho={a=0.9,alpha=0.3}", "algorithm.gamma={a=0.9,alpha=0.6}"]
+UNUSED.append("algorithm.tau=1.0")
 """Step sizes of a job that is not trained, so that it is not calibrated either."""
 TARGETS = ("diabetes", "adult hours", "credit limit")
 SPLITS = {
