@@ -17,7 +17,7 @@ import pytest
 
 from fedssca.data.encode.label_sets import sets_of
 from fedssca.data.split import Columns, Rows
-from fedssca.evaluate.traffic import traffic
+from fedssca.evaluate.traffic import traffic_in
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.curvature import diagonal
 from fedssca.methods.local_ssca import local_ssca
@@ -270,9 +270,8 @@ def test_parties_with_columns_do_what_one_machine_does(method: str, split: str) 
 @each
 def test_bytes_are_those_foretold(method: str, split: str) -> None:
     p, algorithm = setting(method, split)
-    runtime, foretold = local(method, split)[1], traffic(p, SPLITS[split], algorithm)
-    counted = (runtime.bytes_up, runtime.bytes_down, runtime.bytes_peer)
-    assert counted == tuple(ROUNDS * n for n in foretold)
+    runtime, foretold = local(method, split)[1], traffic_in(p, SPLITS[split], algorithm)(ROUNDS)
+    assert (runtime.bytes_up, runtime.bytes_down, runtime.bytes_peer) == foretold
 
 
 @each

@@ -93,7 +93,7 @@ def test_bytes_are_what_is_sent(cohort: int) -> None:
         state = engine.advance(job.algorithm.init(job.problem.start), 1)
         before = engine.bytes_up, engine.bytes_down
         engine.advance(state, 2)
-        told = traffic_of(config)(job.problem, job.clients, job.algorithm)
+        told = traffic_of(config)(job.problem, job.clients, job.algorithm)(1)
     assert told.up == engine.bytes_up - before[0]
     assert told.down == engine.bytes_down - before[1]
 

@@ -34,6 +34,7 @@ from fedssca.methods.surrogate import gradients
 from fedssca.privacy.noise.ledger import Spending
 from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Batch, Problem, Terms
+from fedssca.rounds.broadcast import brief
 from fedssca.rounds.roles import Roles, evaluation_roles, roles_of
 from fedssca.rounds.shapes import h_shapes, round_shapes
 from fedssca.run.build import Job, probing, task_of
@@ -69,6 +70,8 @@ class Shapes(NamedTuple):
     answer: Any
     shared: Any = ()
     """What it answers in the phase "share"."""
+    brief: Any = None
+    """What a site is asked that answered the round before; None: the same."""
 
 
 def stage_roles(stage: str, clients: Rows | Columns) -> Roles:
@@ -176,7 +179,8 @@ def _row_shapes(stage: str, job: Job, clients: Rows) -> Shapes:
     if stage == "slope":
         terms = problem.combine.shape[1]
         return Shapes({"w": w}, {"slopes": jax.ShapeDtypeStruct((terms, w.size), w.dtype)})
-    return Shapes(*round_shapes(problem, clients, method_of(stage, job)[0]))
+    asked, answer = round_shapes(problem, clients, method_of(stage, job)[0])
+    return Shapes(asked, answer, brief=brief(asked))
 
 
 def _column_shapes(stage: str, job: Job, clients: Columns, number: int) -> Shapes:

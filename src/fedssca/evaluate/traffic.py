@@ -1,8 +1,9 @@
-"""Bytes that one round sends, from the shapes of its messages."""
+"""Bytes that rounds send, from the shapes of their messages."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -11,21 +12,77 @@ from fedssca.data.split import Columns, Rows
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.participation import cohort_of
 from fedssca.problem.problem import Problem
+from fedssca.rounds.broadcast import brief
 from fedssca.rounds.shapes import batch_shape, h_shapes, round_shapes
 
-__all__ = ["Traffic", "traffic"]
+__all__ = ["Sent", "Traffic", "traffic", "traffic_in"]
+
+CHUNK = 256
+"""The number of rounds whose cohorts are drawn at a time."""
 
 
 class Traffic(NamedTuple):
-    """Bytes of one round, all clients together."""
+    """Bytes of rounds, all clients together."""
 
     up: int
     down: int
     peer: int
 
+    def times(self, count: int) -> Traffic:
+        """The bytes of so many times as much."""
+        return Traffic(*(count * way for way in self))
+
+
+Sent: TypeAlias = Callable[[int], Traffic]
+"""A number of rounds -> the bytes that the first so many rounds of a run send."""
+
+
+def traffic_in(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Sent:
+    """What rounds send, from the shapes of their messages alone (nothing is trained).
+
+    Of rounds with clients that hold rows, a client that answered the round before is sent less
+    than others (`rounds.broadcast`).
+    """
+    first = traffic(problem, clients, algorithm)
+    asked, _ = round_shapes(problem, clients, algorithm)
+    short = brief(asked) if isinstance(clients, Rows) and algorithm.follow else None
+    if short is None:
+        return first.times
+    saved = _bytes(asked) - _bytes(short)
+    there = _in_two_rounds(problem, clients, algorithm)
+
+    def sent(rounds: int) -> Traffic:
+        whole = first.times(rounds)
+        return whole._replace(down=whole.down - saved * there(rounds))
+
+    return sent
+
+
+def _in_two_rounds(
+    problem: Problem, clients: Rows | Columns, algorithm: Algorithm
+) -> Callable[[int], int]:
+    """(rounds) -> how often a client is asked that answered the round before."""
+    if cohort_of(algorithm, problem) is None:
+        return lambda rounds: clients.count * max(0, rounds - 1)
+    start = algorithm.init(problem.start)
+    turnout = jax.jit(jax.vmap(lambda done: algorithm.request(start._replace(round=done)).turnout))
+    counted, last = [0], set[int]()
+
+    def count(rounds: int) -> int:
+        nonlocal last
+        while len(counted) <= rounds:
+            done = len(counted) - 1
+            drawn = turnout(np.arange(done, done + CHUNK, dtype=np.int32))
+            for asked, here in zip(*map(np.asarray, (drawn.asked, drawn.answers)), strict=True):
+                counted.append(counted[-1] + len(last.intersection(asked.tolist())))
+                last = set(asked[here].tolist())
+        return counted[rounds]
+
+    return count
+
 
 def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
-    """What one round sends, from the shapes of its messages alone (nothing is computed)."""
+    """What the first round sends, from the shapes of its messages alone."""
     w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
     batch = batch_shape(clients, algorithm.batch * algorithm.steps, w.dtype)
     asked, message = round_shapes(problem, clients, algorithm)

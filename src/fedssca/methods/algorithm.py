@@ -118,6 +118,10 @@ class Algorithm(NamedTuple):
     place, for a sum of messages that answer several requests (`methods/staleness.py`)."""
     apart: bool = False
     """`update` takes the messages of single clients, one row for each, instead of their sum."""
+    follow: Callable[[Request, Array], Any] | None = None
+    """(the request of a round, the point w that came of it) -> `average` of the next request.
+
+    A client that answered the last round can compute it, so that it need not be sent."""
 
 
 def first_state(problem: Problem, w: Array, memory: Any) -> State:

@@ -11,7 +11,8 @@ and sends N_i / N (w_i - w(t)), one vector as in FedAvg, and the mean values of 
 terms over its steps. The server moves to the mean of the models, w(t+1) = sum_i N_i / N w_i, and
 computes the ONE gradient ghat that, taken in all E steps, leads from (w(t), b(t-1)) to w(t+1). The
 steps are linear in the gradients with the same coefficients everywhere, so there is one, a weighted
-mean of all gradients that the clients took, and b(t) is the statistic after these steps.
+mean of all gradients that the clients took, and b(t) is the statistic after these steps. A client
+that knows (w(t), b(t-1)) and w(t+1) computes b(t) in the same way (`follow`).
 
 With E = 1 it is Algorithm 1 (with constraints: `steered_ssca`), ghat being the batch gradient. As
 gamma(t) -> 0 the clients stay close to w(t) and ghat tends to a batch gradient there,
@@ -113,15 +114,13 @@ def local_ssca(
 
     def update(state: State, total: Message) -> State:
         asked = request(state)
-        w, b, moved = asked.w, asked.average, total.vectors["change"]
-        still, (rw, rb, rg) = change(asked), _way(rule(asked), steps)[1]
-        ghat = (moved - still.centre) / still.unit
-        measured = problem.measured(total.scalars, w)
+        after = asked.w + total.vectors["change"]
+        measured = problem.measured(total.scalars, asked.w)
         return State(
             round=asked.round,
-            w=shortened(state, w + moved),
+            w=shortened(state, after),
             memory=SteeredMemory(
-                rw * w + rb * b + rg * ghat,
+                follow(asked, after),
                 course.step(state.memory.course, asked.round, measured),
             ),
             slack=jnp.maximum(measured, 0),
@@ -129,8 +128,16 @@ def local_ssca(
             pace=state.pace,
         )
 
+    def follow(before: Request, after: Array) -> Array:
+        w, b, still = before.w, before.average, change(before)
+        rw, rb, rg = _way(rule(before), steps)[1]
+        ghat = (after - w - still.centre) / still.unit
+        return rw * w + rb * b + rg * ghat
+
     init = opened(problem, course, opening)
-    return Algorithm("ssca", batch, steps, init, request, reply, update, one_gradient=True)
+    return Algorithm(
+        "ssca", batch, steps, init, request, reply, update, one_gradient=True, follow=follow
+    )
 
 
 def local_ssca_change(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import jax
@@ -24,6 +24,7 @@ __all__ = [
     "arrays_of",
     "decode",
     "encode",
+    "fitting_tree",
     "note",
     "note_text",
     "read_note",
@@ -181,8 +182,19 @@ def _no_number(name: str) -> NoReturn:
 
 def arrays_of(tree: Any) -> dict[str, np.ndarray]:
     """The leaves of a tree as arrays, named after their places in the tree."""
+    return {name: np.asarray(leaf) for name, leaf in _named(tree)}
+
+
+def fitting_tree(forms: Sequence[Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    """Rebuild a tree that may have one of several forms, told apart by the names of its arrays."""
+    names = set(arrays)
+    fits = [like for like in forms if {n for n, _ in _named(like)} == names]
+    return tree_of(fits[0] if fits else forms[0], arrays)
+
+
+def _named(tree: Any) -> list[tuple[str, Any]]:
     paths, _ = jax.tree.flatten_with_path(tree)
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in paths}
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in paths]
 
 
 def tree_of(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
@@ -190,8 +202,7 @@ def tree_of(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
     An axis of length -1 in `like` may have any length.
     """
-    paths, structure = jax.tree.flatten_with_path(like)
-    wanted = {jax.tree_util.keystr(path): leaf for path, leaf in paths}
+    wanted = dict(_named(like))
     if set(wanted) != set(arrays):
         odd = sorted(set(wanted) ^ set(arrays))
         raise InvalidMessage(f"arrays do not fit what is due: {', '.join(odd[:3])}")
@@ -205,4 +216,4 @@ def tree_of(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
                 f"array {name!r} is {got.dtype} of shape {got.shape}; due is {leaf.dtype} of shape "
                 f"{leaf.shape}"
             )
-    return jax.tree.unflatten(structure, [arrays[name] for name in wanted])
+    return jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in wanted])

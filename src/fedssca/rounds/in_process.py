@@ -26,6 +26,7 @@ from fedssca.rounds.aggregate import (
     open_collection,
     plain_sum,
 )
+from fedssca.rounds.broadcast import Publisher
 from fedssca.rounds.check import check_fit
 from fedssca.rounds.client import SERVER, ColumnClient, OpenClient, for_party
 from fedssca.rounds.exchange import Ends, Relay, pairwise
@@ -76,6 +77,7 @@ class Local:
                 for i in range(clients.count)
             ]
             self._halves = [sums.client(i) for i in range(clients.count)]
+            self._publisher = Publisher(problem, algorithm)
             self._adder, self._message = sums.server(), round_shapes(problem, clients, algorithm)[1]
         elif clients.collection == "open":
             assert problem.vertical is not None
@@ -112,24 +114,27 @@ class Local:
 
     def _rows(self, request: Request) -> Sequence[Any]:
         """Clients with rows: the sum over those who answer, in as many exchanges as it takes."""
-        published, numbers = request._replace(turnout=()), list(range(len(self._clients)))
+        numbers = list(range(len(self._clients)))
         answers = dict.fromkeys(numbers, True)
         if request.turnout:
             asked, here = request.turnout.asked, request.turnout.answers
             answers = dict(zip(np.asarray(asked).tolist(), np.asarray(here).tolist(), strict=True))
+        published = self._publisher.address(request._replace(turnout=()), list(answers))
 
         def ask(phase: str, sent: Mapping[int, Arrays]) -> dict[int, Any]:
             """A client that is silent in this round stops answering when messages are due."""
             found = {}
             for number, arrays in sent.items():
-                asked = published if phase == "reply" else ()
+                asked = published[number] if phase == "reply" else ()
                 self.bytes_down += _size((arrays, asked))
                 if answers.get(number, True) or phase not in ("reply", "unmask"):
-                    found[number] = self._answer(number, phase, arrays, published)
+                    found[number] = self._answer(number, phase, arrays, published[number])
                     self.bytes_up += _size(found[number])
             return found
 
-        return [self._adder.gather(ask, list(answers), self._message).total]
+        gathered = self._adder.gather(ask, list(answers), self._message)
+        self._publisher.answered(gathered.who)
+        return [gathered.total]
 
     def _answer(self, number: int, phase: str, arrays: Arrays, request: Request) -> Any:
         """What leaves a client: only what its half of the sum returns."""

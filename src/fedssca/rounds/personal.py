@@ -29,12 +29,14 @@ import numpy as np
 from fedssca.methods.algorithm import Algorithm, Message, Request, State
 from fedssca.methods.schedule import Schedule
 from fedssca.problem.problem import Array, Batch, Problem
+from fedssca.rounds.broadcast import Follower
 from fedssca.rounds.client import SERVER, Outgoing, RowClient
 from fedssca.rounds.loop import Runtime
 
 __all__ = [
     "Carried",
     "ClientView",
+    "FollowingClient",
     "OwnPart",
     "PersonalParts",
     "PersonalRounds",
@@ -180,6 +182,17 @@ class PersonalClient:
         return {SERVER: message._replace(vectors=sent)}
 
 
+class FollowingClient:
+    """A client with rows that completes what the server sends before it answers."""
+
+    def __init__(self, client: RowClient | PersonalClient, follower: Follower) -> None:
+        self.number, self._client, self._follower = client.number, client, follower
+
+    def handle(self, phase: str, request: Request) -> Outgoing:
+        """Answer a request of the server, or what it sends of one."""
+        return self._client.handle(phase, self._follower.complete(request))
+
+
 def row_client(
     number: int,
     problem: Problem,
@@ -188,13 +201,20 @@ def row_client(
     total: int,
     seed: int,
     *more: Any,
-) -> RowClient | PersonalClient:
-    """The client that holds these rows, with a personal part if the problem has one."""
+    follower: Follower | None = None,
+) -> FollowingClient:
+    """The client that holds these rows, with a personal part if the problem has one.
+
+    `follower` has what it knows of requests already.
+    """
     parts: PersonalParts | None = problem.personal
+    follower = follower or Follower(problem, algorithm)
     if parts is None:
-        return RowClient(number, problem, algorithm, rows, total, seed, *more)
+        plain = RowClient(number, problem, algorithm, rows, total, seed, *more)
+        return FollowingClient(plain, follower)
     client = RowClient(number, parts.whole, algorithm, rows, total, seed, *more)
-    return PersonalClient(client, parts, parts.part(number), len(rows["y"]) / total)
+    own = PersonalClient(client, parts, parts.part(number), len(rows["y"]) / total)
+    return FollowingClient(own, follower)
 
 
 class Carried(NamedTuple):

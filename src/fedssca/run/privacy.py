@@ -14,7 +14,7 @@ from fedssca.data.split import Columns, Rows
 from fedssca.errors import ConfigError, UserError
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.evaluate.personal import personal_evaluator
-from fedssca.evaluate.traffic import Traffic, traffic
+from fedssca.evaluate.traffic import Sent, Traffic, traffic, traffic_in
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.participation import Cohort, cohort_of
 from fedssca.privacy import require_privacy
@@ -49,8 +49,8 @@ __all__ = [
 ]
 
 
-TrafficOf: TypeAlias = Callable[[Problem, Rows | Columns, Algorithm], Traffic]
-"""What one round of a method sends."""
+TrafficOf: TypeAlias = Callable[[Problem, Rows | Columns, Algorithm], Sent]
+"""What the rounds of a method send."""
 
 
 def hides_sums(config: Config) -> bool:
@@ -178,22 +178,22 @@ def simulated_exchange(config: Config, problem: Problem, clients: Rows | Columns
 
 
 def traffic_of(config: Config) -> TrafficOf:
-    """What a round of a config's run sends: with hidden sums, what is sent in place of messages.
+    """What rounds of a config's run send: with hidden sums, what is sent in place of messages.
 
     Of a secure sum among all clients the keys, which are exchanged once, are left out; among
     cohorts they are exchanged in every round and counted. Of a homomorphic sum the public key,
     once in 100 sums, is left out, and a ciphertext's size, which varies a little, is rounded.
     """
 
-    def sent(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
+    def sent(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Sent:
         if isinstance(clients, Columns) and hides_columns(config, problem):
-            return _hidden_columns(problem, clients, algorithm)
+            return _hidden_columns(problem, clients, algorithm).times
+        plain = traffic_in(problem, clients, algorithm)
         if not hides_sums(config):
-            return traffic(problem, clients, algorithm)
+            return plain
         size = Layout.of(round_shapes(problem, clients, algorithm)[1]).size
         cohort = cohort_of(algorithm, problem)
         asked = cohort.size if cohort else clients.count
-        published = traffic(problem, clients, algorithm).down
         if config.privacy.homomorphic:
             from fedssca.privacy.sums.ckks import cost
 
@@ -202,7 +202,13 @@ def traffic_of(config: Config) -> TrafficOf:
             from fedssca.privacy.sums.masked_client import cost as masked
 
             up, down = masked(_rules(config, b"", clients.count), size, cohort is not None)
-        return Traffic(up, down + published, 0)
+        hidden = Traffic(up, down, 0)
+
+        def with_sums(rounds: int) -> Traffic:
+            whole = hidden.times(rounds)
+            return whole._replace(down=whole.down + plain(rounds).down)
+
+        return with_sums
 
     return sent
 

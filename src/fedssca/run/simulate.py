@@ -17,7 +17,7 @@ from fedssca.evaluate.biases import biases
 from fedssca.evaluate.certificate import BestPoints, no_better_than_constant
 from fedssca.evaluate.confidence import Calibration
 from fedssca.evaluate.evaluator import Evaluator, state_row
-from fedssca.evaluate.traffic import Traffic, traffic
+from fedssca.evaluate.traffic import Sent, Traffic, traffic_in
 from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.calibrate import probe
 from fedssca.methods.staleness import clock_of
@@ -66,7 +66,7 @@ def simulate(
     calibration: Calibration | None = None,
     runtime: Callable[[Problem, Rows | Columns, Algorithm, int, Perturbation], Runtime] = Fused,
     evaluator: Evaluator | None = None,
-    bytes_of: Callable[[Problem, Rows | Columns, Algorithm], Traffic] = traffic,
+    bytes_of: Callable[[Problem, Rows | Columns, Algorithm], Sent] = traffic_in,
     probes: int = 0,
     resume: Checkpoint | None = None,
     earlier: Sequence[Row] = (),
@@ -82,7 +82,7 @@ def simulate(
     algorithm that was made by `with_noise`. `calibration` rows, which no client trains on, certify
     that limits hold on new rows (`evaluate/confidence`). `evaluate_at` lists rounds to evaluate
     instead of every `evaluate_every`-th. `evaluator` replaces the one that is made for `clients`
-    and `test`, and `bytes_of` the function that tells the bytes of a round. `probes` messages were
+    and `test`, and `bytes_of` the function that tells the bytes of rounds. `probes` messages were
     spent on calibration and are counted. `resume` continues from a checkpoint whose rows were
     `earlier`. `on_row` and `on_checkpoint` are called with every row and checkpoint as soon as it
     is there. `progress` shows a progress line on stderr; None: if that is a terminal.
@@ -122,8 +122,8 @@ def simulate(
         )
     engine = stream or runtime(problem, parties, algorithm, seed, simulated(noise, seed))
     evaluator = evaluator or evaluator_for(problem, evaluated, test, noise, seed)
-    round_ = bytes_of(problem, parties, algorithm)
-    probing = bytes_of(problem, parties, probe(problem, algorithm.batch)) if probes else round_
+    training = bytes_of(problem, parties, algorithm)
+    probing = bytes_of(problem, parties, probe(problem, algorithm.batch)) if probes else training
     at = resume or Checkpoint(algorithm.init(problem.start), BestPoints(), 0.0)
     begun, last, points = time.perf_counter() - at.seconds, rounds - 1, replace(at.points)
     rows, ledger = list(earlier), noise.ledger if noise else None
@@ -140,7 +140,7 @@ def simulate(
         over = stream is not None and stream.ended is not None
         if (done in chosen or over) and _new(rows, done):
             row = state_row(state) | evaluator.row(state.w)
-            row |= _sent(round_, state, parties.count, probing, probes)
+            row |= _sent(training, state, parties.count, probing(probes))
             if ledger:
                 row["epsilon"] = ledger.spent(done)
             row |= {"seconds": time.perf_counter() - begun}
@@ -217,11 +217,11 @@ def _end(stream: Streaming | None, done: int, last: int) -> list[str]:
     ]
 
 
-def _sent(sent: Traffic, state: State, clients: int, probing: Traffic, probes: int) -> Row:
+def _sent(training: Sent, state: State, clients: int, probing: Traffic) -> Row:
     """The bytes of all rounds so far; clients that are late send less than one message in each."""
-    clock = clock_of(state)
-    rounds = int(state.round) if clock is None else float(clock.came) / clients
-    return {
-        f"bytes_{way}": round(getattr(sent, way) * rounds) + getattr(probing, way) * probes
-        for way in Traffic._fields
-    }
+    clock, rounds = clock_of(state), training(int(state.round))
+    if clock is not None:
+        full = float(clock.came) / clients
+        rounds = Traffic(*(round(full * way) for way in training(1)))
+    pairs = zip(Traffic._fields, rounds, probing, strict=True)
+    return {f"bytes_{way}": in_rounds + in_probes for way, in_rounds, in_probes in pairs}

@@ -182,9 +182,9 @@ def test_training_ends_where_pairwise_training_does(holder: int | None, constrai
     left, right = plain.advance(start, 6), blind.advance(start, 6)
     np.testing.assert_allclose(left.w, right.w, rtol=1e-8, atol=1e-9)
     config = parse("[privacy]\nsecure_sum = true\n[data]\nsplit = 'feature'")
-    foretold = traffic_of(config)(p, clients, algorithm)
+    foretold = traffic_of(config)(p, clients, algorithm)(6)
     counted = (blind.bytes_up, blind.bytes_down, blind.bytes_peer)
-    assert counted == tuple(6 * amount for amount in foretold)
+    assert counted == tuple(foretold)
     assert (foretold.peer == 0) == (holder is None)
 
 

@@ -116,7 +116,8 @@ class _Sums:
     def of(self, told: dict[str, Any], size: int) -> np.ndarray:
         """The sum of what the sites answer; all of them must."""
         sites, everyone = self._sites, range(len(self._sites.names))
-        ask = partial(sites.exchange_for_sum, "census", 0, note(told), _read)
+        published = dict.fromkeys(everyone, note(told))
+        ask = partial(sites.exchange_for_sum, "census", 0, published, _read)
         like = {"numbers": jax.ShapeDtypeStruct((size,), np.float64)}
         try:
             found = self._half.gather(ask, list(everyone), like)

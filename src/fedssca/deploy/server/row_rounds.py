@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,12 +11,13 @@ import numpy as np
 
 from fedssca.data import Rows
 from fedssca.deploy.server.sites import Sites, SitesMissing, finite
-from fedssca.deploy.stages import shapes_of, stage_roles
+from fedssca.deploy.stages import method_of, shapes_of, stage_roles
 from fedssca.deploy.sums import for_sum, weight_of
 from fedssca.errors import UserError
 from fedssca.methods.algorithm import Request
 from fedssca.methods.staleness import counted
 from fedssca.rounds.aggregate import Adder, Arrays, Combine, Gathered, plain_sum
+from fedssca.rounds.broadcast import Publisher
 from fedssca.rounds.codec import arrays_of
 from fedssca.run.build import Job
 from fedssca.run.privacy import hides_sums
@@ -39,6 +40,7 @@ class RowRounds:
         self._last: dict[int, tuple[int, Any]] = {}
         """The last message of each site, and the round that it answers; kept with staleness."""
         self._due = shapes_of(stage, job, 0).answer
+        self._publisher = Publisher(job.problem, method_of(stage, job)[0])
         self.combine: Combine = plain_sum
         self.share = 1.0
         """The share of the asked sites' rows that took part in the last round."""
@@ -53,10 +55,12 @@ class RowRounds:
         if request.turnout:
             answers = np.asarray(request.turnout.answers)
             asked = np.asarray(request.turnout.asked)[answers].tolist()
-        published = jax.device_get(request._replace(turnout=()))
         if self._staleness:
+            published = jax.device_get(request._replace(turnout=()))
             return [self._last_messages(int(request.round), published)]
-        found = self.gather(int(request.round), published, asked)
+        sent = self._publisher.address(jax.device_get(request._replace(turnout=())), asked)
+        found = self._sum(int(request.round), sent)
+        self._publisher.answered(found.who)
         present = sum(clients.sizes[number] for number in found.who)
         due = sum(clients.sizes[number] for number in asked)
         self.share = present / due if due else 1.0
@@ -72,7 +76,8 @@ class RowRounds:
         read = partial(self._read, self._due)
         here = sites.in_time(stage, round_, range(clients.count))
         asked: dict[int, Arrays] = {number: {} for number in here}
-        fresh = sites.exchange_for_sum(stage, round_, arrays_of(published), read, "reply", asked)
+        request = dict.fromkeys(asked, arrays_of(published))
+        fresh = sites.exchange_for_sum(stage, round_, request, read, "reply", asked)
         self._last |= sites.late(stage, round_, read)
         self._last |= {number: (round_, message) for number, message in fresh.items()}
         if not self._last:
@@ -89,11 +94,15 @@ class RowRounds:
     def gather(
         self, round_: int, published: Any, asked: Sequence[int], *, double: bool = False
     ) -> Gathered:
-        """The sum of the answers of those of `asked` that are alive.
+        """The sum of the answers of those of `asked` that are alive; all are sent the same.
 
         `double` adds in double precision.
         """
-        sites = self._sites
+        return self._sum(round_, dict.fromkeys(asked, published), double=double)
+
+    def _sum(self, round_: int, published: Mapping[int, Any], *, double: bool = False) -> Gathered:
+        """The sum of the answers of the sites that are alive, to what each of them is sent."""
+        sites, asked = self._sites, list(published)
         like = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape, np.float64 if double else leaf.dtype),
             self._due,
@@ -102,7 +111,7 @@ class RowRounds:
             sites.exchange_for_sum,
             self._stage,
             round_,
-            arrays_of(published),
+            _arrays(published),
             partial(self._read, like),
         )
         here = sites.in_time(self._stage, round_, asked)
@@ -133,3 +142,9 @@ class RowRounds:
             return for_sum(arrays)
         tree = finite(self._due, arrays)
         return jax.tree.map(lambda leaf, as_: leaf.astype(as_.dtype, copy=False), tree, like)
+
+
+def _arrays(published: Mapping[int, Any]) -> dict[int, Arrays]:
+    """What each site is sent, as arrays; those that are sent the same share them."""
+    made = {id(tree): arrays_of(tree) for tree in published.values()}
+    return {number: made[id(tree)] for number, tree in published.items()}

@@ -219,16 +219,19 @@ class Sites:
         self,
         stage: str,
         round_: int,
-        request: Arrays,
+        request: Mapping[int, Arrays],
         read: Callable[[int, dict[str, np.ndarray]], Any],
         phase: str,
         sent: Mapping[int, Arrays],
     ) -> dict[int, Any]:
-        """One exchange of a sum; the phase "reply" brings the stage's request too."""
-        kind, beside = f"{SUM}/{phase}", {}
+        """One exchange of a sum; the phase "reply" brings the stage's request too.
+
+        `request` has what each site is sent of it.
+        """
+        kind = f"{stage if phase == 'reply' else SUM}/{phase}"
+        arrays = {number: marked(own) for number, own in sent.items()}
         if phase == "reply":
-            kind, beside = f"{stage}/reply", request
-        arrays = {number: beside | marked(own) for number, own in sent.items()}
+            arrays = {number: request[number] | own for number, own in arrays.items()}
         return self.exchange(kind, round_, arrays, read, self._patience_in(stage))
 
     def in_time(self, stage: str, round_: int, asked: Iterable[int]) -> list[int]:

@@ -46,6 +46,7 @@ from fedssca.deploy.stages import (
 from fedssca.deploy.sums import SUM, for_stage, for_sum, marked, weight_of
 from fedssca.privacy.noise.secret import SecretNoise
 from fedssca.rounds.aggregate import Arrays
+from fedssca.rounds.broadcast import Follower
 from fedssca.rounds.client import SERVER
 from fedssca.rounds.codec import (
     Envelope,
@@ -53,6 +54,7 @@ from fedssca.rounds.codec import (
     arrays_of,
     decode,
     encode,
+    fitting_tree,
     read_note,
     tree_of,
 )
@@ -86,6 +88,8 @@ class Party:
         self._stages: dict[tuple[str, bool], tuple[StageClient, Any]] = {}
         """For each stage, what answers in it and the shapes of what it is asked; with True, what
         answers in rounds that an earlier job of the run has answered."""
+        self._followers: dict[str, Follower] = {}
+        """For each stage with rounds, what this site remembers of their requests."""
         self._memory = ledger.with_suffix(".answered")
         self._answered: dict[bytes, AnsweredQuestions] = {}
         self._message: Any = None
@@ -217,7 +221,7 @@ class Party:
         client, due = self._stage(stage, ready, answered.repeats(*key))
         if phase == phases[0]:
             self._from_peers.keep(lambda key: key[1] == envelope.round)
-            asked = tree_of(due, for_stage(envelope.arrays))
+            asked = fitting_tree(due, for_stage(envelope.arrays))
             _check_indices(stage, asked, ready)
             question = question_digest(stage, for_stage(envelope.arrays))
             if not answered.begin(*key, question, hidden=hides_sums(ready.job.config)):
@@ -246,15 +250,19 @@ class Party:
 
     def _stage(self, stage: str, ready: Prepared, again: bool) -> tuple[StageClient, Any]:
         if ready is not self._stages_of:
-            self._stages, self._stages_of = {}, ready
+            self._stages, self._followers, self._stages_of = {}, {}, ready
         if (stage, again) not in self._stages:
             job = _with_other_batches(ready.job) if again else ready.job
+            if isinstance(job.clients, Rows) and stage in ("probe", "train"):
+                follower = Follower(job.problem, method_of(stage, job)[0])
+                self._followers.setdefault(stage, follower)
             exchange: Exchange | None = None
             if hides_h(ready.job):
                 if self._preparation.exchange_keys is None:
                     raise InvalidMessage("the parties' h are to be hidden: their keys come first")
                 exchange = self._preparation.exchange_keys.exchange(stage)
-            due = shapes_of(stage, ready.job, ready.number).asked
+            shapes = shapes_of(stage, ready.job, ready.number)
+            due = [form for form in (shapes.asked, shapes.brief) if form is not None]
             self._stages[stage, again] = (
                 stage_client(
                     stage,
@@ -264,6 +272,7 @@ class Party:
                     self._noise,
                     exchange,
                     self._preparation.calibration,
+                    self._followers.get(stage),
                 ),
                 due,
             )

@@ -27,6 +27,7 @@ from fedssca.privacy.noise.evaluation import bounded
 from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.privacy.noise.secret import SecretNoise
 from fedssca.problem.problem import Array, Batch, Problem
+from fedssca.rounds.broadcast import Follower
 from fedssca.rounds.client import SERVER, ColumnClient, Outgoing
 from fedssca.rounds.codec import InvalidMessage
 from fedssca.rounds.exchange import Exchange, Pairwise
@@ -65,6 +66,7 @@ def stage_client(
     own_noise: SecretNoise,
     exchange: Exchange | None = None,
     calibration: CalibrationUse | None = None,
+    follower: Follower | None = None,
 ) -> StageClient:
     """The object that answers in a stage at site `number`.
 
@@ -93,7 +95,7 @@ def stage_client(
         draw = own_noise.batches(algorithm, held) if _is_noisy(noise) else None
         seed = job.config.run.seed
         held_rows = parts.train, clients.total, seed
-        row = row_client(number, problem, algorithm, *held_rows, perturb, draw)
+        row = row_client(number, problem, algorithm, *held_rows, perturb, draw, follower=follower)
         return StageClient(row.handle, _no_peers)
     if stage == "evidence":
         used = calibration or CalibrationUse()

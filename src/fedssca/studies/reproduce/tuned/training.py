@@ -26,7 +26,7 @@ import jax
 from fedssca.data import Dataset, Rows
 from fedssca.errors import UserError
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
-from fedssca.evaluate.traffic import traffic
+from fedssca.evaluate.traffic import traffic_in
 from fedssca.privacy.noise.messages import simulated
 from fedssca.run.build import build, engine_of, load_dataset
 from fedssca.run.config import Config, parse, render
@@ -99,7 +99,7 @@ def train(training: Training) -> Record:
     """Carry out one training; apart from `seconds` the record depends only on the training.
 
     The record holds `curve`, `end` (why it ended: "rounds", "reached" or "diverged"), `wire` (bytes
-    per round: up, down, between clients) and `seconds`.
+    per round after the first: up, down, between clients) and `seconds`.
     """
     config, begun = parse(training.config), time.perf_counter()
     with warnings.catch_warnings(), jax.enable_x64(config.run.precision == "float64"):
@@ -120,7 +120,8 @@ def train(training: Training) -> Record:
             if rounds_to_target(curve[-HOLD:], training.stop) is not None:
                 end = "reached"
                 break
-        wire = list(traffic(job.problem, job.clients, job.algorithm))
+        sent = traffic_in(job.problem, job.clients, job.algorithm)
+        wire = [two - one for two, one in zip(sent(2), sent(1), strict=True)]
     seconds = round(time.perf_counter() - begun, 3)
     return {"curve": curve, "end": end, "wire": wire, "seconds": seconds}
 

@@ -1,0 +1,87 @@
+"""Sites that answered the last round are sent less; what they compute stays the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedssca.deploy.server.sites import SitesMissing
+from fedssca.rounds.codec import decode
+from fedssca.run.config import parse
+from fedssca.run.execute import execute
+from tests.deploy.loopback import deployed
+
+pytestmark = pytest.mark.filterwarnings("ignore:convergence is not guaranteed")
+BASE = """
+[data]
+name = "digits"
+clients = 3
+[model]
+name = "linear"
+[algorithm]
+batch = 10
+local_steps = 3
+rounds = 9
+rho = 0.5
+gamma = 0.3
+tau = 0.5
+[run]
+evaluate_every = 8
+checkpoint_every = 2
+precision = "float64"
+"""
+
+
+def in_full(link: Any) -> dict[int, int]:
+    """Round -> how many sites were sent the averaged statistic."""
+    found: dict[int, int] = {}
+    for envelope in map(decode, link.envelopes):
+        if envelope.kind == "train/reply":
+            found[envelope.round] = found.get(envelope.round, 0) + (".average" in envelope.arrays)
+    return found
+
+
+def last(folder: Path) -> np.ndarray:
+    found: np.ndarray = np.load(folder / "model.npz")["w_last"]
+    return found
+
+
+def test_everybody_is_there(tmp_path: Path) -> None:
+    config = parse(BASE)
+    execute(config, tmp_path / "simulated")
+    _, _, link = deployed(config, 3, tmp_path)
+    assert in_full(link) == {1: 3} | dict.fromkeys(range(2, 9), 0)
+    np.testing.assert_allclose(last(tmp_path / "run"), last(tmp_path / "simulated"), rtol=1e-9)
+
+
+def test_a_site_whose_answer_was_lost_gets_everything(tmp_path: Path) -> None:
+    def tamper(site: str, data: bytes, back: bytes) -> bytes:
+        envelope = decode(data)
+        lost = envelope.kind == "train/reply" and envelope.round == 3 and site == "site-2"
+        return b"garbage" if lost else back
+
+    done, _, link = deployed(parse(BASE), 3, tmp_path, tamper=tamper)
+    assert in_full(link) == {1: 3} | dict.fromkeys(range(2, 9), 0) | {4: 1}
+    assert np.isfinite(done["objective"])
+
+
+def test_a_resumed_run_begins_with_everything(tmp_path: Path) -> None:
+    config = parse(BASE)
+    deployed(config, 3, tmp_path / "whole")
+    dead = [True]
+
+    def tamper(site: str, data: bytes, back: bytes) -> bytes | None:
+        envelope = decode(data)
+        gone = dead[0] and envelope.kind == "train/reply" and envelope.round == 6
+        return None if gone and site != "site-1" else back
+
+    with pytest.raises(SitesMissing):
+        deployed(config, 3, tmp_path / "broken", tamper=tamper)
+    dead[0] = False
+    _, _, link = deployed(config, 3, tmp_path / "broken", tamper=tamper, resume=True)
+    assert in_full(link) == {5: 3} | dict.fromkeys(range(6, 9), 0)
+    ours, theirs = last(tmp_path / "broken" / "run"), last(tmp_path / "whole" / "run")
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
