@@ -37,6 +37,7 @@ from fedssca.problem.models import classifier, mlp
 from fedssca.problem.problem import Problem
 from fedssca.problem.tasks import multilabel
 from fedssca.rounds.aggregate import in_clear
+from fedssca.rounds.compressed import compressed
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
 from fedssca.run.config import parse
@@ -112,6 +113,12 @@ def several_labels(features: list[np.ndarray]) -> Problem:
     return network(features, limits, l2=0.01, task=multilabel(["a", "b", "c"]))
 
 
+def rounded(p: Problem, algorithm: Algorithm, bits: int) -> Algorithm:
+    clients = SPLITS["rows"]
+    assert isinstance(clients, Rows)
+    return compressed(algorithm, p, clients, bits=bits, seed=SEED)
+
+
 STEERED: dict[str, Any] = {"rounds": ROUNDS + 1, "tau": 0.2, "opening": [30.0]}
 RIVAL: dict[str, Any] = {"rate": power(0.5, 0.2), "momentum": 0.5}
 METHODS: dict[str, tuple[Callable[[list[np.ndarray]], Problem], Callable[[Problem], Algorithm]]] = {
@@ -132,6 +139,15 @@ METHODS: dict[str, tuple[Callable[[list[np.ndarray]], Problem], Callable[[Proble
         lambda p: local_ssca(p, batch=B, steps=3, **STEERED, **STEPS),
     ),
     "several labels": (several_labels, lambda p: steered_ssca(p, batch=B, **STEERED, **STEPS)),
+    "8 bits": (one_limit, lambda p: rounded(p, steered_ssca(p, batch=B, **STEERED, **STEPS), 8)),
+    "local steps, 8 bits": (
+        one_limit,
+        lambda p: rounded(p, local_ssca(p, batch=B, steps=3, **STEERED, **STEPS), 8),
+    ),
+    "three limits, 16 bits": (
+        three_limits,
+        lambda p: rounded(p, ssca(p, batch=B, tau=0.5, penalty=20.0, **STEPS), 16),
+    ),
     "sgd": (no_limit, lambda p: sgd(p, batch=B, rate=power(0.5, 0.2))),
     "fedprox": (no_limit, lambda p: sgd(p, batch=B, rate=power(0.2), steps=3, mu=0.5)),
     "momentum": (no_limit, lambda p: sgd(p, batch=B, rate=power(0.2), steps=3, momentum=0.8)),
@@ -143,7 +159,8 @@ METHODS: dict[str, tuple[Callable[[list[np.ndarray]], Problem], Callable[[Proble
     ),
     "switching": (one_limit, lambda p: switching(p, batch=B, tolerance=0.1, **RIVAL)),
 }
-ONLY_ROWS = ("fedprox", "momentum", "local steps")  # local steps need whole samples
+FEW_BITS = ("8 bits", "local steps, 8 bits", "three limits, 16 bits")
+ONLY_ROWS = ("fedprox", "momentum", "local steps", *FEW_BITS)  # local steps need whole samples
 FORMS = ("default", "ssca", "three limits", "worst class", "diagonal", "sgd")
 """One method for each form of problem and of message; others send messages of the same forms."""
 CASES = [

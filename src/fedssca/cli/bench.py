@@ -25,7 +25,8 @@ def bench(
     only: Annotated[
         str | None,
         typer.Option(
-            help="Measure one section only: limit, methods, noise, deep, start, peers or growth."
+            help="Measure one section only: limit, methods, noise, deep, start, bytes, peers or "
+            "growth."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder for tables and figures.")] = Path(
@@ -52,8 +53,9 @@ def bench(
 
     Section limit compares it with the matrix products that it consists of, methods compares
     methods, noise rounds with and without noise, deep rounds of deeper networks with PyTorch, start
-    the time to the first row of a run with that of importing JAX, peers other frameworks, and
-    growth measures it for growing models, batches and clients.
+    the time to the first row of a run with that of importing JAX, bytes what methods send to reach
+    an accuracy, peers other frameworks, and growth measures it for growing models, batches and
+    clients.
     """
     with starting_up():
         from fedssca.studies.bench.measure import SECTIONS, measure_all

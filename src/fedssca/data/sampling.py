@@ -29,6 +29,7 @@ __all__ = [
     "drawn_rows",
     "places_for",
     "uniform",
+    "uniforms",
     "words",
 ]
 
@@ -171,6 +172,16 @@ def uniform(seed: int | Array, round: Array | int, clients: Array) -> Array:
         seed, round, clients, np.uint32(0xFFFFFFFF)
     )  # this is not the number of any pass over the rows
     return (key >> 8).astype(jnp.float32) * np.float32(2**-24)
+
+
+def uniforms(
+    seed: int | Array, round: Array | int, client: Array, vector: int, count: int
+) -> Array:
+    """Draw `count` numbers in [0, 1) by which a client rounds a vector of its message."""
+    place = jnp.arange(count, dtype=jnp.uint32)
+    key = _key(seed, round, client, np.uint32(0xFFFFFFFE - vector))
+    draws = _mix(_mix(key ^ _mix(place + jnp.uint32(0x27D4EB2F))) + place)
+    return (draws >> 8).astype(jnp.float32) * np.float32(2**-24)
 
 
 def _key(seed: int | Array, *rest: Any) -> Array:

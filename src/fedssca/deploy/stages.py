@@ -34,7 +34,7 @@ from fedssca.methods.surrogate import gradients
 from fedssca.privacy.noise.ledger import Spending
 from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Batch, Problem, Terms
-from fedssca.rounds.broadcast import brief
+from fedssca.rounds.broadcast import brief, whole
 from fedssca.rounds.roles import Roles, evaluation_roles, roles_of
 from fedssca.rounds.shapes import h_shapes, round_shapes
 from fedssca.run.build import Job, probing, task_of
@@ -179,8 +179,9 @@ def _row_shapes(stage: str, job: Job, clients: Rows) -> Shapes:
     if stage == "slope":
         terms = problem.combine.shape[1]
         return Shapes({"w": w}, {"slopes": jax.ShapeDtypeStruct((terms, w.size), w.dtype)})
-    asked, answer = round_shapes(problem, clients, method_of(stage, job)[0])
-    return Shapes(asked, answer, brief=brief(asked))
+    algorithm = method_of(stage, job)[0]
+    asked, answer = round_shapes(problem, clients, algorithm)
+    return Shapes(whole(asked), answer, brief=brief(asked, algorithm))
 
 
 def _column_shapes(stage: str, job: Job, clients: Columns, number: int) -> Shapes:

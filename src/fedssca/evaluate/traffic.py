@@ -9,13 +9,14 @@ import jax
 import numpy as np
 
 from fedssca.data.split import Columns, Rows
-from fedssca.methods.algorithm import Algorithm
+from fedssca.methods.algorithm import Algorithm, Message
 from fedssca.methods.participation import cohort_of
 from fedssca.problem.problem import Problem
-from fedssca.rounds.broadcast import brief
+from fedssca.rounds.broadcast import brief, whole
+from fedssca.rounds.rounding import integer_form
 from fedssca.rounds.shapes import batch_shape, h_shapes, round_shapes
 
-__all__ = ["Sent", "Traffic", "traffic", "traffic_in"]
+__all__ = ["Sent", "Traffic", "shorter", "traffic", "traffic_in"]
 
 CHUNK = 256
 """The number of rounds whose cohorts are drawn at a time."""
@@ -41,32 +42,40 @@ def traffic_in(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) 
     """What rounds send, from the shapes of their messages alone (nothing is trained).
 
     Of rounds with clients that hold rows, a client that answered the round before is sent less
-    than others (`rounds.broadcast`).
+    than others (`rounds.broadcast`), and after the first round messages may have fewer bits.
     """
     first = traffic(problem, clients, algorithm)
-    asked, _ = round_shapes(problem, clients, algorithm)
-    short = brief(asked) if isinstance(clients, Rows) and algorithm.follow else None
+    asked, message = round_shapes(problem, clients, algorithm)
+    short = brief(asked, algorithm) if isinstance(clients, Rows) else None
     if short is None:
         return first.times
-    saved = _bytes(asked) - _bytes(short)
+    saved = _bytes(whole(asked)) - _bytes(short)
     there = _in_two_rounds(problem, clients, algorithm)
+    later = first.up * _bytes(shorter(message, algorithm.bits)) // _bytes(message)
 
     def sent(rounds: int) -> Traffic:
-        whole = first.times(rounds)
-        return whole._replace(down=whole.down - saved * there(rounds))
+        up = first.up + (rounds - 1) * later if rounds else 0
+        return Traffic(up, first.down * rounds - saved * there(rounds), 0)
 
     return sent
+
+
+def shorter(message: Message, bits: int) -> Message:
+    """The shapes of a message after the first round, where its vectors have so many bits."""
+    grid = jax.tree.map(lambda leaf: np.zeros(leaf.shape[:-1], np.int32), message.vectors)
+    return integer_form(message, grid, bits)
 
 
 def _in_two_rounds(
     problem: Problem, clients: Rows | Columns, algorithm: Algorithm
 ) -> Callable[[int], int]:
-    """(rounds) -> how often a client is asked that answered the round before."""
-    if cohort_of(algorithm, problem) is None:
-        return lambda rounds: clients.count * max(0, rounds - 1)
+    """(rounds) -> how often a client is asked that answered the round before; in round 1 all do."""
+    cohort = cohort_of(algorithm, problem)
+    if cohort is None:
+        return lambda rounds: clients.count * rounds
     start = algorithm.init(problem.start)
     turnout = jax.jit(jax.vmap(lambda done: algorithm.request(start._replace(round=done)).turnout))
-    counted, last = [0], set[int]()
+    counted, last = [0], set(range(cohort.clients))
 
     def count(rounds: int) -> int:
         nonlocal last
@@ -82,14 +91,14 @@ def _in_two_rounds(
 
 
 def traffic(problem: Problem, clients: Rows | Columns, algorithm: Algorithm) -> Traffic:
-    """What the first round sends, from the shapes of its messages alone."""
+    """What a round sends in which everybody is sent all of the request, and nothing is rounded."""
     w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
     batch = batch_shape(clients, algorithm.batch * algorithm.steps, w.dtype)
     asked, message = round_shapes(problem, clients, algorithm)
     if isinstance(clients, Rows):
         cohort = cohort_of(algorithm, problem)
         asked_of = cohort.size if cohort else clients.count
-        return Traffic(asked_of * _bytes(message), asked_of * _bytes(asked), 0)
+        return Traffic(asked_of * _bytes(message), asked_of * _bytes(whole(asked)), 0)
     assert problem.vertical is not None
     split, count, rows = problem.vertical, clients.count, algorithm.batch
     top = w.dtype.itemsize * len(split.blocks[0])

@@ -67,6 +67,10 @@ class Request(NamedTuple):
     """Weights of F_0..F_M in the one gradient that is wanted; () asks for one per term."""
     average: Any = ()
     """The server's averaged statistic, where local steps need it to start from."""
+    way: Any = ()
+    """The rounded way to w from the point before, for clients that have that point."""
+    grid: Any = ()
+    """The steps to which clients round their vectors, as exponents of two; (): they do not."""
     turnout: Any = ()
     """The clients that are asked (a `Turnout`); () asks all. It is not sent to clients."""
 
@@ -121,7 +125,10 @@ class Algorithm(NamedTuple):
     follow: Callable[[Request, Array], Any] | None = None
     """(the request of a round, the point w that came of it) -> `average` of the next request.
 
-    A client that answered the last round can compute it, so that it need not be sent."""
+    A client that answered the last round can compute it, so that it need not be sent. The server
+    has it as `state.memory.average`."""
+    bits: int = 32
+    """The number of bits of each number in the vectors that a client sends."""
 
 
 def first_state(problem: Problem, w: Array, memory: Any) -> State:

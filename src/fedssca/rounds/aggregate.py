@@ -32,6 +32,7 @@ __all__ = [
     "in_clear",
     "open_collection",
     "plain_sum",
+    "widened",
 ]
 
 Arrays: TypeAlias = dict[str, np.ndarray]
@@ -50,6 +51,16 @@ Combine: TypeAlias = Callable[[Request, Sequence[Any]], Message]
 def add(left: Message, right: Message) -> Message:
     """The sum of two messages, leaf by leaf; of numpy arrays it is a numpy array."""
     return jax.tree.map(operator.add, left, right)
+
+
+def widened(message: Any) -> Any:
+    """The message with integers of 32 bits in place of shorter ones, so that sums fit."""
+
+    def wide(leaf: Any) -> Any:
+        short = leaf.dtype.kind == "i" and leaf.dtype.itemsize < 4
+        return leaf.astype(np.int32) if short else leaf
+
+    return jax.tree.map(wide, message)
 
 
 def plain_sum(request: Request, messages: Sequence[Message]) -> Message:
@@ -107,7 +118,7 @@ class _Clear:
             nothing = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
             return Gathered(nothing, ())
         who = tuple(number for number in asked if number in found)
-        return Gathered(reduce(add, [found[number] for number in who]), who)
+        return Gathered(reduce(add, [widened(found[number]) for number in who]), who)
 
 
 in_clear = Sums(client=lambda number: _Open(), server=_Clear)

@@ -11,6 +11,7 @@ from fedssca.errors import BatchTooLarge, UserError
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.participation import cohort_of
 from fedssca.problem.problem import Problem
+from fedssca.rounds.rounding import FULL
 from fedssca.rounds.shapes import batch_shape
 
 __all__ = ["check_fit"]
@@ -47,6 +48,11 @@ def check_fit(problem: Problem, clients: Rows | Columns | Streams, algorithm: Al
     if batch > clients.total:
         raise BatchTooLarge(
             f"batch = {batch} is larger than the {clients.total} rows: use at most that"
+        )
+    if algorithm.bits < FULL:
+        raise UserError(
+            f"algorithm.bits = {algorithm.bits}: parties that hold columns send 32 bits, "
+            "leave bits out"
         )
     if algorithm.steps > 1:
         raise UserError(

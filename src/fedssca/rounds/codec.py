@@ -34,7 +34,7 @@ __all__ = [
 MAGIC, VERSION = b"FSSC", 1
 DTYPES = (
     *("float32", "float64", "int32", "int64", "uint8"),
-    *("uint32", "bool", "int8", "float16", "uint64"),
+    *("uint32", "bool", "int8", "float16", "uint64", "int16", "uint16"),
 )
 """The code of a dtype in a message is its place in this list, so new ones go to the end."""
 MOST_ARRAYS, MOST_DIMS, MOST_NAME, MOST_BYTES = 4096, 8, 255, 1 << 31

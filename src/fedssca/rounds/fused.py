@@ -29,6 +29,7 @@ from fedssca.rounds.aggregate import Combine, plain_sum
 from fedssca.rounds.check import check_fit
 from fedssca.rounds.loop import one_round
 from fedssca.rounds.perturb import Perturbation, unperturbed
+from fedssca.rounds.rounding import FULL
 
 __all__ = ["Draw", "Fused", "Joined"]
 
@@ -137,7 +138,8 @@ class Joined:
     ) -> None:
         """`seed`, as two words, is for a perturbation that draws random numbers."""
         self._perturbation = perturbation
-        self._joined = algorithm.steps == 1 and not (perturbation.separate or algorithm.apart)
+        alone = perturbation.separate or algorithm.apart or algorithm.bits < FULL
+        self._joined = algorithm.steps == 1 and not alone
         self.combine: Combine = plain_sum
         self._seed = seed
         self._problem, self._algorithm, self._draw = problem, algorithm, draw

@@ -34,6 +34,7 @@ from fedssca.rounds.loop import one_round
 from fedssca.rounds.personal import row_client
 from fedssca.rounds.perturb import Perturbation, unperturbed
 from fedssca.rounds.roles import roles_of
+from fedssca.rounds.rounding import from_integers, integer_form
 from fedssca.rounds.shapes import round_shapes
 
 __all__ = ["Local"]
@@ -132,9 +133,10 @@ class Local:
                     self.bytes_up += _size(found[number])
             return found
 
-        gathered = self._adder.gather(ask, list(answers), self._message)
+        sent = integer_form(self._message, request.grid, self._algorithm.bits)
+        gathered = self._adder.gather(ask, list(answers), sent)
         self._publisher.answered(gathered.who)
-        return [gathered.total]
+        return [from_integers(gathered.total, request.grid, self._message)]
 
     def _answer(self, number: int, phase: str, arrays: Arrays, request: Request) -> Any:
         """What leaves a client: only what its half of the sum returns."""

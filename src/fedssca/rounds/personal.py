@@ -32,6 +32,7 @@ from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.rounds.broadcast import Follower
 from fedssca.rounds.client import SERVER, Outgoing, RowClient
 from fedssca.rounds.loop import Runtime
+from fedssca.rounds.rounding import as_integers
 
 __all__ = [
     "Carried",
@@ -185,12 +186,15 @@ class PersonalClient:
 class FollowingClient:
     """A client with rows that completes what the server sends before it answers."""
 
-    def __init__(self, client: RowClient | PersonalClient, follower: Follower) -> None:
+    def __init__(self, client: RowClient | PersonalClient, follower: Follower, bits: int) -> None:
         self.number, self._client, self._follower = client.number, client, follower
+        self._bits = bits
 
     def handle(self, phase: str, request: Request) -> Outgoing:
-        """Answer a request of the server, or what it sends of one."""
-        return self._client.handle(phase, self._follower.complete(request))
+        """Answer a request of the server, or what it sends of one; the message as it is sent."""
+        asked = self._follower.complete(request)
+        message: Message = self._client.handle(phase, asked)[SERVER]
+        return {SERVER: as_integers(message, asked.grid, self._bits)}
 
 
 def row_client(
@@ -211,10 +215,10 @@ def row_client(
     follower = follower or Follower(problem, algorithm)
     if parts is None:
         plain = RowClient(number, problem, algorithm, rows, total, seed, *more)
-        return FollowingClient(plain, follower)
+        return FollowingClient(plain, follower, algorithm.bits)
     client = RowClient(number, parts.whole, algorithm, rows, total, seed, *more)
     own = PersonalClient(client, parts, parts.part(number), len(rows["y"]) / total)
-    return FollowingClient(own, follower)
+    return FollowingClient(own, follower, algorithm.bits)
 
 
 class Carried(NamedTuple):

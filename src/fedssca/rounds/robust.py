@@ -92,7 +92,9 @@ class RobustSum:
         def joined(*leaves: Any) -> np.ndarray:
             exact = np.stack([np.asarray(leaf, float) for leaf in leaves])
             means = exact / shares.reshape(-1, *[1] * (exact.ndim - 1))
-            return np.asarray(shares.sum() * self._rule(means), np.asarray(leaves[0]).dtype)
+            kind = np.asarray(leaves[0]).dtype  # a middle of integers is none
+            kind = np.dtype(np.float32) if kind.kind == "i" else kind
+            return np.asarray(shares.sum() * self._rule(means), kind)
 
         return Gathered(jax.tree.map(joined, *[found[number] for number in who]), who)
 

@@ -30,6 +30,7 @@ from fedssca.methods.algorithm import Algorithm, State
 from fedssca.methods.corrected import CorrectedMemory
 from fedssca.methods.participation import cohort_of
 from fedssca.problem.problem import Array, Problem
+from fedssca.rounds.compressed import Compressed
 from fedssca.run.result import Result
 
 __all__ = ["conclude", "described", "last_steps"]
@@ -172,7 +173,8 @@ def last_steps(
     of them, and no more than cost 2.5 times as many gradients of single rows as the rounds did; but
     20 in every run that is not short.
     """
-    if not isinstance(state.memory, CorrectedMemory):
+    memory = state.memory.method if isinstance(state.memory, Compressed) else state.memory
+    if not isinstance(memory, CorrectedMemory):
         return 0
     cohort, rounds = cohort_of(algorithm, problem), int(state.round) + 1
     each = algorithm.batch * algorithm.steps

@@ -14,7 +14,7 @@ from fedssca.data.split import Columns, Rows
 from fedssca.errors import ConfigError, UserError
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.evaluate.personal import personal_evaluator
-from fedssca.evaluate.traffic import Sent, Traffic, traffic, traffic_in
+from fedssca.evaluate.traffic import Sent, Traffic, shorter, traffic, traffic_in
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.participation import Cohort, cohort_of
 from fedssca.privacy import require_privacy
@@ -191,22 +191,28 @@ def traffic_of(config: Config) -> TrafficOf:
         plain = traffic_in(problem, clients, algorithm)
         if not hides_sums(config):
             return plain
-        size = Layout.of(round_shapes(problem, clients, algorithm)[1]).size
+        message = round_shapes(problem, clients, algorithm)[1]
         cohort = cohort_of(algorithm, problem)
         asked = cohort.size if cohort else clients.count
         if config.privacy.homomorphic:
             from fedssca.privacy.sums.ckks import cost
 
-            up, down = cost(size, asked)
+            first = later = Traffic(*cost(Layout.of(message).size, asked), 0)
         else:
             from fedssca.privacy.sums.masked_client import cost as masked
+            from fedssca.privacy.sums.sum_layout import SumLayout
 
-            up, down = masked(_rules(config, b"", clients.count), size, cohort is not None)
-        hidden = Traffic(up, down, 0)
+            rules, afresh = _rules(config, b"", clients.count), cohort is not None
+            forms = message, shorter(message, algorithm.bits)
+            first, later = (
+                Traffic(*masked(rules, SumLayout.of(form), afresh), 0) for form in forms
+            )
 
         def with_sums(rounds: int) -> Traffic:
-            whole = hidden.times(rounds)
-            return whole._replace(down=whole.down + plain(rounds).down)
+            up, down, _ = later.times(rounds)
+            if rounds:
+                up, down = up + first.up - later.up, down + first.down - later.down
+            return Traffic(up, down + plain(rounds).down, 0)
 
         return with_sums
 

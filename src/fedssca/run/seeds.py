@@ -98,7 +98,8 @@ class _Shared:
             each.clients.sizes for each in (self._first, job) if isinstance(each.clients, Rows)
         ]
         plain = not job.config.problem.counts and not job.config.problem.per_client
-        seedless = not job.config.algorithm.cohort and job.config.run.runtime == "fused"
+        chosen = job.config.algorithm  # cohorts and rounding draw by the seed
+        seedless = not chosen.cohort and chosen.bits == 32 and job.config.run.runtime == "fused"
         alike = len(set(sizes)) <= 1 and plain and seedless
         alike &= len({_deviations(each) for each in (self._first, job)}) == 1
         return job.dataset is self._first.dataset and one == other and alike

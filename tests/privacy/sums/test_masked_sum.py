@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -289,8 +290,9 @@ class Pads(MaskStream):
     shifts: ClassVar[dict[bytes, np.ndarray]] = {}
     used: ClassVar[list[bytes]] = []
 
-    def add(self, vector: np.ndarray, seed: bytes, sign: int = 1) -> None:
-        super().add(vector, seed, sign)
+    def add_to_all(self, vectors: Iterable[np.ndarray], seed: bytes, sign: int = 1) -> None:
+        (vector,) = vectors
+        super().add_to_all([vector], seed, sign)
         Pads.used.append(seed)
         if seed in self.shifts:
             vector += self.shifts[seed] if sign > 0 else -self.shifts[seed]

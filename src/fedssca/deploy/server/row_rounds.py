@@ -19,6 +19,7 @@ from fedssca.methods.staleness import counted
 from fedssca.rounds.aggregate import Adder, Arrays, Combine, Gathered, plain_sum
 from fedssca.rounds.broadcast import Publisher
 from fedssca.rounds.codec import arrays_of
+from fedssca.rounds.rounding import from_integers, integer_form
 from fedssca.run.build import Job
 from fedssca.run.privacy import hides_sums
 
@@ -40,7 +41,8 @@ class RowRounds:
         self._last: dict[int, tuple[int, Any]] = {}
         """The last message of each site, and the round that it answers; kept with staleness."""
         self._due = shapes_of(stage, job, 0).answer
-        self._publisher = Publisher(job.problem, method_of(stage, job)[0])
+        self._algorithm = method_of(stage, job)[0]
+        self._publisher = Publisher(job.problem, self._algorithm)
         self.combine: Combine = plain_sum
         self.share = 1.0
         """The share of the asked sites' rows that took part in the last round."""
@@ -58,8 +60,10 @@ class RowRounds:
         if self._staleness:
             published = jax.device_get(request._replace(turnout=()))
             return [self._last_messages(int(request.round), published)]
-        sent = self._publisher.address(jax.device_get(request._replace(turnout=())), asked)
-        found = self._sum(int(request.round), sent)
+        address = self._publisher.address(jax.device_get(request._replace(turnout=())), asked)
+        sent = integer_form(self._due, request.grid, self._algorithm.bits)
+        found = self._sum(int(request.round), address, sent, sent)
+        found = found._replace(total=from_integers(found.total, request.grid, self._due))
         self._publisher.answered(found.who)
         present = sum(clients.sizes[number] for number in found.who)
         due = sum(clients.sizes[number] for number in asked)
@@ -73,7 +77,7 @@ class RowRounds:
     def _last_messages(self, round_: int, published: Any) -> Any:
         """The sum of the last messages of the sites, the late ones that have come among them."""
         sites, clients, stage = self._sites, self._clients, self._stage
-        read = partial(self._read, self._due)
+        read = partial(self._read, self._due, self._due)
         here = sites.in_time(stage, round_, range(clients.count))
         asked: dict[int, Arrays] = {number: {} for number in here}
         request = dict.fromkeys(asked, arrays_of(published))
@@ -98,21 +102,23 @@ class RowRounds:
 
         `double` adds in double precision.
         """
-        return self._sum(round_, dict.fromkeys(asked, published), double=double)
+        like = self._due
+        if double:
+            like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, np.float64), like)
+        return self._sum(round_, dict.fromkeys(asked, published), self._due, like)
 
-    def _sum(self, round_: int, published: Mapping[int, Any], *, double: bool = False) -> Gathered:
-        """The sum of the answers of the sites that are alive, to what each of them is sent."""
+    def _sum(self, round_: int, published: Mapping[int, Any], due: Any, like: Any) -> Gathered:
+        """The sum of the answers of the sites that are alive, to what each of them is sent.
+
+        An answer must have the shapes `due`; it is added up in the precision of `like`.
+        """
         sites, asked = self._sites, list(published)
-        like = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, np.float64 if double else leaf.dtype),
-            self._due,
-        )
         ask = partial(
             sites.exchange_for_sum,
             self._stage,
             round_,
             _arrays(published),
-            partial(self._read, like),
+            partial(self._read, due, like),
         )
         here = sites.in_time(self._stage, round_, asked)
         try:
@@ -135,12 +141,12 @@ class RowRounds:
         total = jax.tree.map(lambda leaf: leaf * np.asarray(weight, leaf.dtype), found.total)
         return found._replace(total=total)
 
-    def _read(self, like: Any, number: int, arrays: Arrays) -> Any:
+    def _read(self, due: Any, like: Any, number: int, arrays: Arrays) -> Any:
         """A site's answer: the arrays of a hidden sum, or a message in the precision of `like`."""
         del number
         if self._hidden:
             return for_sum(arrays)
-        tree = finite(self._due, arrays)
+        tree = finite(due, arrays)
         return jax.tree.map(lambda leaf, as_: leaf.astype(as_.dtype, copy=False), tree, like)
 
 

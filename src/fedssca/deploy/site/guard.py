@@ -32,6 +32,7 @@ from fedssca.deploy.stages import STAGES
 from fedssca.deploy.sums import SUM, for_stage, for_sum
 from fedssca.errors import UserError
 from fedssca.privacy.noise.ledger import Spending
+from fedssca.privacy.sums.sum_layout import MASKED, SHORT, WORDS
 from fedssca.rounds.codec import Envelope, InvalidMessage, decode, encode, note, read_note
 from fedssca.run.schema import SiteFile
 
@@ -39,7 +40,7 @@ __all__ = ["About", "Guard", "error_answer"]
 
 LONGEST_LINE = 500
 """The number of characters of the longest error that leaves a site."""
-HIDDEN = {"masked": np.uint64, "cipher": np.uint8, "powers": np.int32, "large": np.int32}
+HIDDEN = {MASKED: np.uint64, "cipher": np.uint8, "powers": np.int32, "large": np.int32}
 """What a hidden sum sends in place of a message; each stands alone beside keys and boxes."""
 CONTROL: dict[str, set[str]] = {
     "terms": {"note"},
@@ -206,6 +207,10 @@ def is_hidden(arrays: Mapping[str, np.ndarray]) -> bool:
 def _is_message(own: Mapping[str, np.ndarray]) -> bool:
     """Whether arrays of a sum hold a hidden message, besides keys and boxes in bytes."""
     found = [name for name in own if name in HIDDEN]
+    if found == [MASKED] and SHORT in own:  # masked numbers of few bits
+        if own[SHORT].dtype not in WORDS:
+            return False
+        own = {name: array for name, array in own.items() if name != SHORT}
     others = _all_bytes({name: array for name, array in own.items() if name not in HIDDEN})
     return len(found) == 1 and own[found[0]].dtype == HIDDEN[found[0]] and others
 

@@ -289,7 +289,9 @@ class Party:
         if not hides_sums(ready.job.config):
             return arrays_of(ready.sum_client.handle("reply", {}, lambda: message))
         weight = weight_of(stage, sum(ready.census.sizes), ready.job.config)
-        weighed = jax.tree.map(lambda leaf: np.asarray(leaf, float) / weight, message)
+        weighed = message
+        if weight != 1:
+            weighed = jax.tree.map(lambda leaf: np.asarray(leaf, float) / weight, message)
         return marked(ready.sum_client.handle("reply", for_sum(envelope.arrays), lambda: weighed))
 
 

@@ -6,6 +6,7 @@ ckks             the sum of encrypted messages (homomorphic encryption): both ha
 hidden_exchange  the sum of the h_i of parties that hold columns: all halves
 graph            which clients share masks, and the smallest sum that may be opened
 fixed_point      real numbers as integers modulo 2^64, so that masks cancel exactly
+sum_layout       the integers of a message that are masked, in words of 64, 32 or 16 bits
 shamir           secret sharing
 keys             signatures, key agreement, authenticated encryption, mask streams
 """

@@ -9,7 +9,7 @@ masks          the key stream of AES-128-CTR, read as integers modulo 2^64
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -153,18 +153,24 @@ def open_box(key: bytes, box: bytes, about: bytes) -> bytes:
 
 
 class MaskStream:
-    """Adds key streams to vectors of uint64. It reuses its buffers: each thread needs its own."""
+    """Adds key streams to vectors of words. It reuses its buffers: each thread needs its own."""
 
     def __init__(self) -> None:
         self._zeros = memoryview(bytes(CHUNK))
         self._stream = bytearray(CHUNK)
-        self._numbers = np.frombuffer(self._stream, "<u8")
+        self._numbers = {size: np.frombuffer(self._stream, f"<u{size}") for size in (2, 4, 8)}
 
     def add(self, vector: np.ndarray, seed: bytes, sign: int = 1) -> None:
         """Compute vector += sign * stream(seed) modulo 2^64 in place; use a seed only once."""
+        self.add_to_all([vector], seed, sign)
+
+    def add_to_all(self, vectors: Iterable[np.ndarray], seed: bytes, sign: int = 1) -> None:
+        """The same for several vectors, one after another; each modulo 2 to the bits of a word."""
         cipher = Cipher(AES(seed[:16]), CTR(seed[16:KEY])).encryptor()
         step = np.add if sign > 0 else np.subtract
-        for begin in range(0, len(vector), CHUNK // 8):
-            part = vector[begin : begin + CHUNK // 8]
-            cipher.update_into(self._zeros[: 8 * len(part)], self._stream)
-            step(part, self._numbers[: len(part)], out=part)
+        for vector in vectors:
+            size = vector.dtype.itemsize
+            for begin in range(0, len(vector), CHUNK // size):
+                part = vector[begin : begin + CHUNK // size]
+                cipher.update_into(self._zeros[: size * len(part)], self._stream)
+                step(part, self._numbers[size][: len(part)], out=part)

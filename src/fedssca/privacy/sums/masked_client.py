@@ -4,6 +4,8 @@ Double masking after Bonawitz et al. (2017) on the sparse graph of Bell et al. (
 
     y_i = x_i + PRG(b_i) + sum_{j > i} PRG(s_ij) - sum_{j < i} PRG(s_ij)      modulo 2^64
 
+(numbers of few bits: modulo 2^16 or 2^32, see `sum_layout`),
+
 where j runs over its neighbours, s_ij comes from an X25519 key agreement between i and j for this
 sum alone, and the seed b_i is new in every sum. The s_ij cancel among the parties that answer. The
 neighbours hold shares of b_i, which they give the server if party i answered, and shares of its key
@@ -33,7 +35,6 @@ import numpy as np
 
 from fedssca.privacy.sums import Refused
 from fedssca.privacy.sums.agreement import agreement_key, lock, pads, statement
-from fedssca.privacy.sums.fixed_point import Layout, to_fixed
 from fedssca.privacy.sums.graph import MaskGraph, Rules
 from fedssca.privacy.sums.keys import (
     KEY,
@@ -49,6 +50,7 @@ from fedssca.privacy.sums.keys import (
     unpack_fields,
 )
 from fedssca.privacy.sums.shamir import SHARE, split
+from fedssca.privacy.sums.sum_layout import SumLayout
 from fedssca.rounds.aggregate import Arrays
 
 __all__ = ["MaskedSumClient", "commitment", "cost", "digest_of"]
@@ -169,13 +171,13 @@ class MaskedSumClient:
         peers = self._peers
         assert peers is not None
         message = answer()
-        vector = to_fixed(Layout.of(message).pack(message), len(self._members))
+        vectors = SumLayout.of(message).pack(message, len(self._members))
         for who, peer in peers.items():
             pair = sorted((self._me, who))
             seed = self._own.agree(peer.public, self._about("mask", number, *pair))
-            self._masks.add(vector, seed, 1 if self._me < who else -1)
+            self._masks.add_to_all(vectors.values(), seed, 1 if self._me < who else -1)
         seed, after = os.urandom(KEY), KeyPair()
-        self._masks.add(vector, seed)
+        self._masks.add_to_all(vectors.values(), seed)
         halves = (
             split(secret, len(self._neighbours), graph.shares) for secret in (seed, after.secret)
         )
@@ -184,7 +186,7 @@ class MaskedSumClient:
         self._number, self._peers = number, None
         self._pending = PendingSum(number, peers, after)
         return _bytes(mask=after.public, commit=commitment(number, seed)) | {
-            "masked": vector,
+            **vectors,
             "boxes": self._boxes(number, boxes),
         }
 
@@ -289,15 +291,15 @@ class MaskedSumClient:
             raise Refused(f"party {self._me} refuses: {problem}")
 
 
-def cost(rules: Rules, size: int, afresh: bool) -> tuple[int, int]:
-    """Return the bytes up and down of one sum of `size` numbers over all parties, if all answer.
+def cost(rules: Rules, layout: SumLayout, afresh: bool) -> tuple[int, int]:
+    """Return the bytes up and down of one sum of such messages over all parties, if all answer.
 
     `afresh` says that keys are exchanged for this sum. The requests of the round are not counted,
     and signatures count as Ed25519.
     """
     parties, near = rules.asked, rules.degree(rules.asked)
     shared, sealed = SHARE + BOX, 2 * SHARE + KEY + BOX
-    up = 8 * size + 2 * KEY + near * sealed + near * SHARE + BOX - 4
+    up = layout.bytes(parties) + 2 * KEY + near * sealed + near * SHARE + BOX - 4
     down = 2 * ORDER + 4 * parties + near * sealed
     graph = rules.graph(0, range(parties))
     vouched = 2 * SHARE * len(graph.witnesses) * (parties - 1)

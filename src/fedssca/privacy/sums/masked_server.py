@@ -14,7 +14,6 @@ import numpy as np
 
 from fedssca.privacy.sums import Refused
 from fedssca.privacy.sums.agreement import Locked, statement, unlock
-from fedssca.privacy.sums.fixed_point import Layout, from_fixed
 from fedssca.privacy.sums.graph import MaskGraph, Rules
 from fedssca.privacy.sums.keys import (
     Forged,
@@ -26,6 +25,7 @@ from fedssca.privacy.sums.keys import (
 )
 from fedssca.privacy.sums.masked_client import commitment, digest_of
 from fedssca.privacy.sums.shamir import SHARE, recover
+from fedssca.privacy.sums.sum_layout import MASKED, SumLayout
 from fedssca.rounds.aggregate import Arrays, Ask, Gathered, complete
 
 __all__ = ["MaskedSumServer"]
@@ -54,8 +54,8 @@ class Epoch(NamedTuple):
 class MaskedReply(NamedTuple):
     """What one party sent for a sum."""
 
-    masked: np.ndarray
-    """The masked message y_i."""
+    masked: dict[str, np.ndarray]
+    """The vectors of the masked message y_i."""
     commit: bytes
     """The commitment to the seed b_i."""
     public: bytes
@@ -76,19 +76,19 @@ class MaskedSumServer:
 
     def gather(self, ask: Ask, asked: Sequence[int], like: Any) -> Gathered:
         """Return the sum over those of `asked` that answer; `like` has the form of a message."""
-        layout = Layout.of(like)
+        layout = SumLayout.of(like)
         while True:
             epoch, self._current = self._current, None
             if epoch is None or set(epoch.live) != set(asked):
                 epoch = self._set_up(ask, asked)
-            replies = self._masked(ask, epoch, layout.size)
+            replies = self._masked(ask, epoch, layout)
             if epoch.graph.unprotected(replies):
                 asked = sorted(replies)  # Nothing was opened: the parties that answer get new keys.
                 continue
-            total = self._opened(ask, epoch, replies, layout.size)
+            total = self._opened(ask, epoch, replies, layout)
             answered = tuple(sorted(replies))
             wrong = liars(self._misfits, max(1, self._rules.colluders()))
-            return Gathered(layout.unpack(from_fixed(total)), answered, wrong)
+            return Gathered(layout.unpack(total), answered, wrong)
 
     def _set_up(self, ask: Ask, asked: Sequence[int]) -> Epoch:
         """Start an epoch: new keys for all of `asked`."""
@@ -121,7 +121,7 @@ class MaskedSumServer:
                 return Epoch(graph, near, live, publics, boxes)
             asked = sorted(boxes)
 
-    def _masked(self, ask: Ask, epoch: Epoch, size: int) -> dict[int, MaskedReply]:
+    def _masked(self, ask: Ask, epoch: Epoch, layout: SumLayout) -> dict[int, MaskedReply]:
         """Return the masked replies that have the right form."""
         self._number += 1
         requests = dict.fromkeys(epoch.members, self._order())
@@ -131,11 +131,12 @@ class MaskedSumServer:
                 own = as_array(pack_fields(*(epoch.boxes[j][who] for j in near)))
                 requests[who] = requests[who] | members | {"boxes": own}
         replies = {}
-        names = ("masked", "mask", "commit", "boxes")
+        addends = len(epoch.members)
+        names = (MASKED, "mask", "commit", "boxes")
         for who, said in complete(ask("reply", requests), *names).items():
             boxes = _addressed(said["boxes"], epoch.live[who])
-            masked = said["masked"]
-            if boxes is not None and masked.dtype == np.uint64 and masked.shape == (size,):
+            if boxes is not None and layout.fits(said, addends):
+                masked = {name: said[name] for name in layout.nothing(addends)}
                 replies[who] = MaskedReply(
                     masked, said["commit"].tobytes(), said["mask"].tobytes(), boxes
                 )
@@ -143,8 +144,8 @@ class MaskedSumServer:
         return replies
 
     def _opened(
-        self, ask: Ask, epoch: Epoch, replies: Mapping[int, MaskedReply], size: int
-    ) -> np.ndarray:
+        self, ask: Ask, epoch: Epoch, replies: Mapping[int, MaskedReply], layout: SumLayout
+    ) -> dict[str, np.ndarray]:
         """Return the sum of the replies without their masks."""
         alive = sorted(replies)
         dead = [who for who in epoch.members if who not in replies]
@@ -160,11 +161,12 @@ class MaskedSumServer:
         self._check_enough(said)
         self._misfits = []
         shares = _collected(epoch, replies, self._unlocked(epoch, alive, dead, said))
-        total = np.zeros(size, np.uint64)
+        total = layout.nothing(len(epoch.members))
         for who in alive:
-            total += replies[who].masked
+            for name, own in total.items():
+                own += replies[who].masked[name]
             seed = self._joined(epoch, who, shares, partial(self._fits, replies[who]))
-            self._masks.add(total, seed, -1)
+            self._masks.add_to_all(total.values(), seed, -1)
         for who in dead:
             self._cancel(total, epoch, who, shares, replies)
         if not dead and len(said) == len(alive):
@@ -205,7 +207,7 @@ class MaskedSumServer:
 
     def _cancel(
         self,
-        total: np.ndarray,
+        total: dict[str, np.ndarray],
         epoch: Epoch,
         gone: int,
         shares: Mapping[int, dict[int, bytes]],
@@ -219,7 +221,7 @@ class MaskedSumServer:
             if who in replies:
                 pair = sorted((gone, who))
                 seed = key.agree(epoch.publics[who], self._about("mask", *pair))
-                self._masks.add(total, seed, -1 if who < gone else 1)
+                self._masks.add_to_all(total.values(), seed, -1 if who < gone else 1)
 
     def _joined(
         self,

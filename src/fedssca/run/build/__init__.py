@@ -28,7 +28,7 @@ from fedssca.rounds.personal import carrying
 from fedssca.run.aim import aimed, count_noise
 from fedssca.run.build.begin import begun, started, trained_parts
 from fedssca.run.build.calibrate import calibrated, probing
-from fedssca.run.build.choose import in_cohorts, method_of, not_waiting
+from fedssca.run.build.choose import in_cohorts, in_few_bits, method_of, not_waiting
 from fedssca.run.build.data import (
     data_source,
     encoding_rules,
@@ -167,7 +167,8 @@ def for_horizon(job: Job, rounds: int) -> Job:
 
 def _job(config: Config, dataset: Dataset, clients: Rows | Columns, problem: Problem) -> Job:
     method = method_of(config, problem)
-    algorithm = in_cohorts(config, clients, method.algorithm)
+    algorithm = in_few_bits(config, problem, clients, method.algorithm)
+    algorithm = in_cohorts(config, clients, algorithm)
     check_fit(problem, clients, algorithm)
     probes = config.algorithm.probes
     made, noise = noise_of(config, problem, clients, algorithm, method.change, probes)

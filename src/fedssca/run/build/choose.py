@@ -26,10 +26,20 @@ from fedssca.methods.steered import steered_ssca
 from fedssca.methods.surrogate import Surrogate, first_order
 from fedssca.privacy.noise.clip import ReadChange
 from fedssca.problem.problem import Problem
+from fedssca.rounds.compressed import compressed
+from fedssca.rounds.rounding import FULL
 from fedssca.rounds.shapes import round_shapes
 from fedssca.run.schema import Config, RuleName, StepSettings
 
-__all__ = ["Method", "in_cohorts", "method_of", "multiplier_rule", "not_waiting", "schedule_of"]
+__all__ = [
+    "Method",
+    "in_cohorts",
+    "in_few_bits",
+    "method_of",
+    "multiplier_rule",
+    "not_waiting",
+    "schedule_of",
+]
 
 
 class Method(NamedTuple):
@@ -87,6 +97,34 @@ def not_waiting(
     delays = Delays.of(chosen.delays, chosen.enough, chosen.staleness)
     shares = (np.asarray(clients.sizes) / clients.total).tolist()
     return timed(made, problem, round_shapes(problem, clients, made)[1], shares, delays)
+
+
+def in_few_bits(
+    config: Config, problem: Problem, clients: Rows | Columns, algorithm: Algorithm
+) -> Algorithm:
+    """The algorithm with messages of as many bits as the config says; a UserError if it cannot."""
+    bits, privacy = config.algorithm.bits, config.privacy
+    if bits == FULL:
+        return algorithm
+    for given, why in (
+        (isinstance(clients, Columns), "parties that hold columns send 32 bits; leave bits out"),
+        (
+            config.algorithm.staleness,
+            "messages of several rounds have 32 bits; leave bits out, or staleness",
+        ),
+        (
+            privacy.clip,
+            "messages that are clipped or noised have 32 bits; leave bits out, or privacy.clip",
+        ),
+        (
+            privacy.homomorphic,
+            "encrypted numbers have a size of their own; leave bits out, or use privacy.secure_sum",
+        ),
+    ):
+        if given:
+            raise ConfigError("algorithm.bits", f"algorithm.bits = {bits}: {why}")
+    assert isinstance(clients, Rows)
+    return compressed(algorithm, problem, clients, bits=bits, seed=config.run.seed)
 
 
 def schedule_of(

@@ -84,6 +84,14 @@ class AlgorithmSettings:
         default=1,
         ge=1,
     )
+    bits: Whole = key(
+        "The number of bits of each number that a client sends after the first round: 32, 16 or 8. "
+        "With 16 or 8 bits numbers are rounded at random, and the server sends the change of the model in "
+        "half as many bits. This is for clients that hold rows, and for runs without noise.",
+        default=32,
+        ge=8,
+        le=32,
+    )
     cohort: Whole = key(
         "The number of clients asked per round, drawn anew each time; 0 asks all of them.",
         title="Clients asked per round",
@@ -241,6 +249,8 @@ class AlgorithmSettings:
         """FedSGD is the method with one step per round; only methods of users have options."""
         if self.options is not None and not self.own:
             raise invalid("options are for a function of yours in algorithm.name", "options")
+        if self.bits not in (8, 16, 32):
+            raise invalid("it must be 32, 16 or 8", "bits", self.bits)
         if self.name == "fedsgd" and self.local_steps > 1:
             raise invalid(
                 "fedsgd takes one step per round: use fedavg, or leave local_steps out",

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedssca.data import cache_folder
 from fedssca.errors import UserError
+from fedssca.studies.bench.bytes import measure_bytes
 from fedssca.studies.bench.costs import measure_costs
 from fedssca.studies.bench.deep import measure_deep
 from fedssca.studies.bench.growth import measure_growth
@@ -23,7 +24,7 @@ from fedssca.studies.bench.timing import machine
 
 __all__ = ["SECTIONS", "measure_all"]
 
-SECTIONS = ("limit", "methods", "noise", "deep", "start", "peers", "growth")
+SECTIONS = ("limit", "methods", "noise", "deep", "start", "bytes", "peers", "growth")
 Tell = Callable[[str], None]
 """Takes a line about the progress, or a warning."""
 
@@ -67,6 +68,13 @@ def measure_all(
             warn(f"note: {error}")
     if "start" in sections:
         found |= measure_start(1 if quick else 5, tick)
+    if "bytes" in sections:
+        try:
+            found |= measure_bytes(quick, tick)
+        except UserError as error:
+            if sections == ("bytes",):
+                raise
+            warn(f"note: {error}")
     if "peers" in sections:
         plan = Plan(threads=os.cpu_count() or 1)
         if quick:

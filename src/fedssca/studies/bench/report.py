@@ -25,6 +25,7 @@ RATIOS = {
     "deep_loop": "a round / PyTorch's loop over the clients",
     "start": "first row of the default run / import jax",
     "start_cold": "the same when nothing is compiled",
+    "bytes": "bytes to the same accuracy / those of momentum SGD in 32 bits",
 }
 MARKERS = "os^DvPX"
 LABELS = {
@@ -130,6 +131,15 @@ def save(found: Found, out: Path) -> list[Path]:
         for section in ("noise", "deep", "start"):
             if section in found:
                 written.append(_csv(out / f"{section}.csv", found[f"{section}_seconds"]))
+        if "bytes" in found:
+            written.append(_csv(out / "bytes.csv", found["bytes_details"]))
+            sent = {
+                name + more: row[key]
+                for name, row in found["bytes_details"].items()
+                for more, key in (("", "megabytes"), (", secure sum", "secure_sum_megabytes"))
+            }
+            title = f"MB sent until the test accuracy is {found['bytes_target']:.0%}"
+            written.append(_bars(out / "bytes.png", sent, title, log=False, ratio=False))
         if "peers" in found:
             written.append(_csv(out / "peers.csv", found["peers_details"]))
             title = "seconds per round / ours (log scale)"
@@ -146,6 +156,7 @@ def save(found: Found, out: Path) -> list[Path]:
 
 def _csv(path: Path, rows: Mapping[str, Found]) -> Path:
     keys = ("axis", "value", "line", "seconds", "best", "median", "spread", "startup", "loss")
+    keys += ("rounds", "rounds_sd", "megabytes", "secure_sum_megabytes", "runs")
     used = [key for key in keys if any(key in row for row in rows.values())]
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -154,14 +165,17 @@ def _csv(path: Path, rows: Mapping[str, Found]) -> Path:
     return path
 
 
-def _bars(path: Path, values: Mapping[str, float], label: str, *, log: bool) -> Path:
+def _bars(
+    path: Path, values: Mapping[str, float], label: str, *, log: bool, ratio: bool = True
+) -> Path:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 1.2 + 0.35 * max(1, len(values))), layout="constrained")
     axis = figure.subplots()
     bars = axis.barh(list(values), list(values.values()), color=COLOURS[0])
     axis.bar_label(bars, fmt="%.3g", padding=3)
-    axis.axvline(1.0, color="black", linewidth=1.0)
+    if ratio:
+        axis.axvline(1.0, color="black", linewidth=1.0)
     if log and values:
         axis.set_xscale("log")
     axis.margins(x=0.15)
