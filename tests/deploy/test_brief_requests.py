@@ -35,6 +35,9 @@ precision = "float64"
 """
 
 
+BITS = pytest.mark.parametrize("bits", [32, 8])
+
+
 def in_full(link: Any) -> dict[int, int]:
     """Round -> how many sites were sent the averaged statistic."""
     found: dict[int, int] = {}
@@ -49,27 +52,49 @@ def last(folder: Path) -> np.ndarray:
     return found
 
 
-def test_everybody_is_there(tmp_path: Path) -> None:
-    config = parse(BASE)
-    execute(config, tmp_path / "simulated")
+def sent_up(link: Any, round_: int) -> dict[str, np.dtype[Any]]:
+    """The arrays of the answers of a round, and what they consist of."""
+    found = [e for e in map(decode, link.answers) if (e.kind, e.round) == ("train/reply", round_)]
+    return {name: array.dtype for e in found for name, array in e.arrays.items()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "vector", "kinds"),
+    [
+        ([], ".vectors['change']", ("float64", "float64")),
+        (["algorithm.bits=16"], ".vectors['change']", ("float64", "int16")),
+        (["algorithm.bits=8"], ".vectors['change']", ("float64", "int8")),
+        (["algorithm.bits=8", "privacy.secure_sum=true"], "sum:short", (None, "uint16")),
+    ],
+)
+def test_deployed_is_simulated(
+    settings: list[str], vector: str, kinds: tuple[str, str], tmp_path: Path
+) -> None:
+    config = parse(BASE, settings)
+    execute(parse(BASE, [s for s in settings if "secure" not in s]), tmp_path / "simulated")
     _, _, link = deployed(config, 3, tmp_path)
     assert in_full(link) == dict.fromkeys(range(1, 9), 0)
-    np.testing.assert_allclose(last(tmp_path / "run"), last(tmp_path / "simulated"), rtol=1e-9)
+    ours, theirs = last(tmp_path / "run"), last(tmp_path / "simulated")
+    np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
+    assert tuple(sent_up(link, t).get(vector) for t in (1, 2)) == kinds
 
 
-def test_a_site_whose_answer_was_lost_gets_everything(tmp_path: Path) -> None:
+@BITS
+def test_a_site_whose_answer_was_lost_gets_everything(bits: int, tmp_path: Path) -> None:
     def tamper(site: str, data: bytes, back: bytes) -> bytes:
         envelope = decode(data)
         lost = envelope.kind == "train/reply" and envelope.round == 3 and site == "site-2"
         return b"garbage" if lost else back
 
-    done, _, link = deployed(parse(BASE), 3, tmp_path, tamper=tamper)
+    config = parse(BASE, [f"algorithm.bits={bits}"])
+    done, _, link = deployed(config, 3, tmp_path, tamper=tamper)
     assert in_full(link) == dict.fromkeys(range(1, 9), 0) | {4: 1}
     assert np.isfinite(done["objective"])
 
 
-def test_a_resumed_run_begins_with_everything(tmp_path: Path) -> None:
-    config = parse(BASE)
+@BITS
+def test_a_resumed_run_begins_with_everything(bits: int, tmp_path: Path) -> None:
+    config = parse(BASE, [f"algorithm.bits={bits}"])
     deployed(config, 3, tmp_path / "whole")
     dead = [True]
 
@@ -84,4 +109,4 @@ def test_a_resumed_run_begins_with_everything(tmp_path: Path) -> None:
     _, _, link = deployed(config, 3, tmp_path / "broken", tamper=tamper, resume=True)
     assert in_full(link) == {5: 3} | dict.fromkeys(range(6, 9), 0)
     ours, theirs = last(tmp_path / "broken" / "run"), last(tmp_path / "whole" / "run")
-    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)

@@ -41,8 +41,8 @@ BITS = (8, 16)
 """The numbers of bits of a number in an upload that are possible, besides 32."""
 HEADROOM = 2.0
 """How much further than in the last round the range reaches, if clients are alike."""
-REACH = 4.0
-"""The range of a way, in root mean squares of its entries; what lies beyond comes later."""
+REACH = {4: 4.0, 8: 16.0}
+"""Bits of a way -> its range, in root mean squares of its entries; what lies beyond comes later."""
 
 
 class Compressed(NamedTuple):
@@ -108,8 +108,8 @@ def compressed(
         scalars, largest = total.scalars
         after = algorithm.update(bare(state), Message(scalars, total.vectors))
         way = after.w - state.w + state.memory.rest
-        reach = jnp.minimum(jnp.abs(way).max(), REACH * jnp.sqrt(jnp.mean(jnp.square(way))))
-        e = exponent(reach, down)
+        reach = REACH[down] * jnp.sqrt(jnp.mean(jnp.square(way)))
+        e = exponent(jnp.minimum(jnp.abs(way).max(), reach), down)
         step = on_grid(way, e, down, 0.5)
         w, method = state.w + step, after.memory
         if algorithm.follow is not None:

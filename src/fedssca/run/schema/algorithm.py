@@ -85,9 +85,10 @@ class AlgorithmSettings:
         ge=1,
     )
     bits: Whole = key(
-        "The number of bits of each number that a client sends after the first round: 32, 16 or 8. "
-        "With 16 or 8 bits numbers are rounded at random, and the server sends the change of the model in "
-        "half as many bits. This is for clients that hold rows, and for runs without noise.",
+        "The number of bits of each number that a client sends after the first round: 32, 16 or "
+        "8. With 16 or 8 bits numbers are rounded at random, and the server sends the change of "
+        "the model in half as many bits. This is for clients that hold rows, and for runs without "
+        "noise.",
         default=32,
         ge=8,
         le=32,
