@@ -61,8 +61,8 @@ class Request(NamedTuple):
 
     round: Array
     """t = 1, 2, ..."""
-    w: Array
-    """The point w(t); a party that holds columns gets its own block only."""
+    w: Any
+    """The point w(t); a party that holds columns gets its own block only. () where `way` leads."""
     weights: Any = ()
     """Weights of F_0..F_M in the one gradient that is wanted; () asks for one per term."""
     average: Any = ()

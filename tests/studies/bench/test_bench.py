@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from fedssca.studies.bench import (
     noise,
     peers,
     report,
+    sent_bytes,
     task,
     timing,
 )
@@ -110,6 +112,29 @@ def test_noise_and_start_as_json(monkeypatch, capsys, tmp_path: Path, data: task
         report.print_found(found)
         assert report.RATIOS[section] in capsys.readouterr().out
         assert (tmp_path / f"{section}.csv").is_file()
+
+
+def test_bytes_to_an_accuracy(monkeypatch, capsys, tmp_path: Path) -> None:
+    """The whole path on a small task: bytes of 8 bits are less than half of those of 32 bits."""
+    small = sent_bytes.TASK.replace('"mnist"', '"digits"').replace("hidden = 128", "hidden = 8")
+    runs = {name: sent_bytes.RUNS[name] for name in (sent_bytes.BASE, "momentum SGD, 8 bits")}
+    monkeypatch.setattr(sent_bytes, "TASK", small)
+    monkeypatch.setattr(sent_bytes, "RUNS", runs)
+    present = SimpleNamespace(name="mnist", state="present")
+    monkeypatch.setattr(sent_bytes, "status", lambda: [present])
+    found = sent_bytes.measure_bytes(True, quiet)
+    assert found["bytes"][sent_bytes.BASE] == 1
+    assert found["bytes"]["momentum SGD, 8 bits"] < 0.7
+    assert {path.name for path in report.save(found, tmp_path)} == {
+        "bench.json",
+        "bytes.csv",
+        "bytes.png",
+    }
+    report.print_found(found)
+    assert report.RATIOS["bytes"] in capsys.readouterr().out
+    monkeypatch.setattr(sent_bytes, "status", list)
+    with pytest.raises(UserError, match="fedssca data get mnist"):
+        sent_bytes.measure_bytes(True, quiet)
 
 
 def test_deep_networks_are_compared_with_pytorch(monkeypatch, data: task.Images) -> None:

@@ -163,8 +163,8 @@ class MaskedSumServer:
         shares = _collected(epoch, replies, self._unlocked(epoch, alive, dead, said))
         total = layout.nothing(len(epoch.members))
         for who in alive:
-            for name, own in total.items():
-                own += replies[who].masked[name]
+            for name, added in replies[who].masked.items():
+                total[name] += added
             seed = self._joined(epoch, who, shares, partial(self._fits, replies[who]))
             self._masks.add_to_all(total.values(), seed, -1)
         for who in dead:

@@ -10,7 +10,6 @@ from typing import Any
 
 from fedssca.data import cache_folder
 from fedssca.errors import UserError
-from fedssca.studies.bench.bytes import measure_bytes
 from fedssca.studies.bench.costs import measure_costs
 from fedssca.studies.bench.deep import measure_deep
 from fedssca.studies.bench.growth import measure_growth
@@ -18,6 +17,7 @@ from fedssca.studies.bench.limit import measure_limit
 from fedssca.studies.bench.methods import METHODS, measure_methods
 from fedssca.studies.bench.noise import measure_noise
 from fedssca.studies.bench.peers import Plan, folder, measure_peers
+from fedssca.studies.bench.sent_bytes import measure_bytes
 from fedssca.studies.bench.start import measure_start
 from fedssca.studies.bench.task import images
 from fedssca.studies.bench.timing import machine

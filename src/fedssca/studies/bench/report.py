@@ -155,8 +155,8 @@ def save(found: Found, out: Path) -> list[Path]:
 
 
 def _csv(path: Path, rows: Mapping[str, Found]) -> Path:
-    keys = ("axis", "value", "line", "seconds", "best", "median", "spread", "startup", "loss")
-    keys += ("rounds", "rounds_sd", "megabytes", "secure_sum_megabytes", "runs")
+    keys = ["axis", "value", "line", "seconds", "best", "median", "spread", "startup", "loss"]
+    keys += ["rounds", "rounds_sd", "megabytes", "secure_sum_megabytes", "runs"]
     used = [key for key in keys if any(key in row for row in rows.values())]
     with path.open("w", newline="") as file:
         writer = csv.writer(file)

@@ -58,7 +58,7 @@ RUNS = {
     "momentum SGD, 8 bits": (*MOMENTUM, "algorithm.bits=8"),
 }
 HIDDEN = "privacy.secure_sum=true"
-TARGET, MOST, HOLD, SEEDS = 0.95, 80, 2, 5
+TARGET, MOST, HOLD, SEEDS = 0.95, 80, 2, 3
 
 
 class Reached(NamedTuple):
