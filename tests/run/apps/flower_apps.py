@@ -1,6 +1,6 @@
 """Flower's apps in this process: a grid that gives every message to a ClientApp.
 
-`python -m tests.run.apps.flower_apps` prints the table of docs/flower.md.
+`python -m tests.run.apps.flower_apps 10 11 12 13 14` prints the table of docs/flower.md (seeds).
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def run_example(folder: Path, nodes: int = 4, seed: int = 0, **settings: Any) ->
     threads, before = torch.get_num_threads(), Path.cwd()
     torch.set_num_threads(1)  # the same numbers on any machine, and no threads that wait
     try:
-        client = importlib.import_module("pytorchexample.client_app").app
-        server = importlib.import_module("pytorchexample.server_app").app
-        task = importlib.import_module("pytorchexample.task")
+        client = importlib.import_module("digits_app.client_app").app
+        server = importlib.import_module("digits_app.server_app").app
+        task = importlib.import_module("digits_app.task")
         settings = {"seed": seed} | settings
         random.seed(seed)  # Flower draws the order of the clients
         with tempfile.TemporaryDirectory() as place:
@@ -101,12 +101,12 @@ def run_example(folder: Path, nodes: int = 4, seed: int = 0, **settings: Any) ->
             model = task.Net()
             model.load_state_dict(torch.load("final_model.pt"))
         trained = [task.load_data(i, nodes, 32)[0].dataset for i in range(nodes)]
-        test = task.load_centralized_dataset().dataset
+        test = task.load_server_data().dataset
     finally:
         os.chdir(before)
         torch.set_num_threads(threads)
         sys.path.remove(str(folder))
-        for name in [name for name in sys.modules if name.startswith("pytorchexample")]:
+        for name in [name for name in sys.modules if name.startswith("digits_app")]:
             del sys.modules[name]
 
     def about(images: torch.Tensor, labels: torch.Tensor) -> tuple[float, float]:
@@ -146,12 +146,12 @@ def trainings() -> Iterator[list[tuple[flower.LimitedFedAvg, Any]]]:
         yield made
 
 
-def main(seeds: int) -> None:
+def main(seeds: Iterable[int]) -> None:
     """The example before and after the changes, for some seeds."""
     logging.getLogger("flwr").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as scratch, trainings() as made:
         limited = limited_example(Path(scratch) / "limited")
-        for seed in range(seeds):
+        for seed in seeds:
             for name, folder in (("before", ROOT / "examples/flower"), ("after", limited)):
                 accuracy, trained, unseen = run_example(folder, seed=seed)
                 print(
@@ -168,4 +168,4 @@ def main(seeds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 3)
+    main(map(int, sys.argv[1:] or "0"))

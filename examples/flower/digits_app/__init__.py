@@ -1,0 +1,1 @@
+"""A Flower app that trains a convolutional network on images of digits."""
