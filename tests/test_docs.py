@@ -193,10 +193,12 @@ def check_nvflare(after: dict[str, Names]) -> None:
         return  # a package is missing
     config = replace(names["recipe"].config, data=replace(names["recipe"].config.data, clients=2))
     execute(config, Path("simulated"))
-    ours, theirs = (np.load(run / "model.npz")["w"] for run in (Path("simulated"), names["folder"]))
-    assert np.linalg.norm(theirs - ours) <= 1e-4 * np.linalg.norm(ours)  # 40 rounds, 32 bits
+    ours, theirs = (np.load(run / "model.npz") for run in (Path("simulated"), names["folder"]))
+    # In 32 bits the last steps enlarge the rounding errors of the rounds.
+    apart = np.linalg.norm(theirs["w_last"] - ours["w_last"])
+    assert apart <= 1e-4 * np.linalg.norm(ours["w_last"])
     saved = torch_vector(names["net"])
-    assert (saved == theirs).all()
+    assert (saved == theirs["w"]).all()
     (entry,) = names["certificate"]["constraints"]
     assert (entry["name"], entry["feasible"]) == ("fnr", True)
     (events,) = (Path(names["job"]) / "tb_events").rglob("events.out.tfevents*")

@@ -32,7 +32,8 @@ def test_only_its_room_knows_the_engine(library: str) -> None:
     }
     rooms = Path("deploy", "engines"), Path("run", "apps")  # the latter runs no deployment
     assert knows
-    assert {file for file in knows if not any(room in file.parents for room in rooms)} == set()
+    others = {file for file in knows if not any(room in file.parents for room in rooms)}
+    assert others <= {Path("flower.py")}  # it repeats names of run/apps
 
 
 def test_an_engine_offers_all_that_deployments_need() -> None:

@@ -171,7 +171,7 @@ def test_a_recipe_of_nvflare(rows_bench: Bench, tmp_path: Path) -> None:
 
     from fedssca.nvflare import ConstrainedRecipe, run_directory
 
-    config = parse(BASE, [*LIMIT, "data.clients=4"])
+    config = parse(BASE, [*LIMIT, f"data.clients={len(rows_bench.deployment.sites)}"])
     execute(config, tmp_path / "simulated")
     (tmp_path / "run.toml").write_text(render(config))
     recipe = ConstrainedRecipe(name="digits", config=tmp_path / "run.toml")
