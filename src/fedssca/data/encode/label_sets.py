@@ -48,7 +48,10 @@ def label_sets(indicators: Any) -> Array:
             f"ones with one row per sample and 2 to {MOST_LABELS} columns"
         )
     if given.dtype.kind not in "biuf" or not np.isin(given, (0, 1)).all():
-        raise UserError("several labels at once are zeros and ones, or false and true; mend y")
+        raise UserError(
+            "several labels at once are zeros and ones, or false and true: mend y, or give one "
+            "label per row"
+        )
     return np.asarray(given.astype(np.int32) @ (1 << np.arange(given.shape[1])), np.int32)
 
 
