@@ -66,9 +66,15 @@ def evidence(
         "date": datetime.now(UTC).date().isoformat(),
         "versions": versions(),
         "seeds": sorted({*known.get("seeds", []), *seeds}),
-        "tables": known.get("tables", {}) | dict(tables),
+        "tables": known.get("tables", {}) | {name: _rows(lines) for name, lines in tables.items()},
     }
     path.write_text(json.dumps(told, indent=1) + "\n")
+
+
+def _rows(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A table as docs/evidence has it: the names of the columns, and the rows."""
+    names = list(lines[0]) if lines else []
+    return {"columns": names, "rows": [[line[name] for name in names] for line in lines]}
 
 
 def markdown(table: Sequence[Mapping[str, Any]]) -> str:

@@ -15,7 +15,7 @@ from fedssca.methods.local_ssca import local_ssca
 from fedssca.methods.participation import participation
 from fedssca.methods.schedule import power
 from fedssca.problem.models import classifier, mlp
-from fedssca.rounds.broadcast import Follower, Publisher, brief
+from fedssca.rounds.broadcast import Publisher, RequestMemory, brief
 from fedssca.rounds.codec import InvalidMessage
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
@@ -46,7 +46,7 @@ def test_a_client_derives_the_average_from_two_points(columns: dict[str, np.ndar
     p = problem()
     algorithm = method(p)
     found = requests(p, algorithm, Rows(columns, SIZES))
-    client = Follower(p, algorithm)
+    client = RequestMemory(p, algorithm)
     client.complete(found[0])
     for asked in found[1:]:
         short = brief(asked, algorithm)
@@ -62,7 +62,7 @@ def test_a_client_that_was_away_refuses_to_guess(columns: dict[str, np.ndarray])
     p = problem()
     algorithm = method(p)
     found = requests(p, algorithm, Rows(columns, SIZES))
-    client = Follower(p, algorithm)
+    client = RequestMemory(p, algorithm)
     with pytest.raises(InvalidMessage, match="was not in the round before"):
         client.complete(brief(found[1], algorithm))
     begun = client.complete(brief(found[0], algorithm))  # nothing has happened before round 1

@@ -26,7 +26,7 @@ from fedssca.problem.programs import once_per_problem
 from fedssca.rounds.codec import InvalidMessage
 from fedssca.rounds.rounding import FULL, moved
 
-__all__ = ["Follower", "Publisher", "brief", "whole"]
+__all__ = ["Publisher", "RequestMemory", "brief", "whole"]
 
 CLOSE = 1e-4
 """The largest relative difference that counts as one of rounding."""
@@ -65,7 +65,7 @@ def _first(problem: Problem, algorithm: Algorithm) -> Request:
     return algorithm.request(algorithm.init(problem.start))._replace(way=(), turnout=())
 
 
-class Follower:
+class RequestMemory:
     """What a client remembers of the last request, and how it completes the next one."""
 
     def __init__(self, problem: Problem, algorithm: Algorithm) -> None:
@@ -103,7 +103,7 @@ class Publisher:
     """The server's side: which client needs all of a request."""
 
     def __init__(self, problem: Problem, algorithm: Algorithm) -> None:
-        self._algorithm, self._mirror = algorithm, Follower(problem, algorithm)
+        self._algorithm, self._mirror = algorithm, RequestMemory(problem, algorithm)
         self._there: frozenset[int] = frozenset()
         """The clients that answered the last round."""
 

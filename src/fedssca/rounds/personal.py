@@ -29,7 +29,7 @@ import numpy as np
 from fedssca.methods.algorithm import Algorithm, Message, Request, State
 from fedssca.methods.schedule import Schedule
 from fedssca.problem.problem import Array, Batch, Problem
-from fedssca.rounds.broadcast import Follower
+from fedssca.rounds.broadcast import RequestMemory
 from fedssca.rounds.client import SERVER, Outgoing, RowClient
 from fedssca.rounds.loop import Runtime
 from fedssca.rounds.rounding import as_integers
@@ -186,13 +186,15 @@ class PersonalClient:
 class FollowingClient:
     """A client with rows that completes what the server sends before it answers."""
 
-    def __init__(self, client: RowClient | PersonalClient, follower: Follower, bits: int) -> None:
-        self.number, self._client, self._follower = client.number, client, follower
+    def __init__(
+        self, client: RowClient | PersonalClient, known_requests: RequestMemory, bits: int
+    ) -> None:
+        self.number, self._client, self._known = client.number, client, known_requests
         self._bits = bits
 
     def handle(self, phase: str, request: Request) -> Outgoing:
         """Answer a request of the server, or what it sends of one; the message as it is sent."""
-        asked = self._follower.complete(request)
+        asked = self._known.complete(request)
         message: Message = self._client.handle(phase, asked)[SERVER]
         return {SERVER: as_integers(message, asked.grid, self._bits)}
 
@@ -205,20 +207,20 @@ def row_client(
     total: int,
     seed: int,
     *more: Any,
-    follower: Follower | None = None,
+    known_requests: RequestMemory | None = None,
 ) -> FollowingClient:
     """The client that holds these rows, with a personal part if the problem has one.
 
-    `follower` has what it knows of requests already.
+    `known_requests` has what it knows of requests already.
     """
     parts: PersonalParts | None = problem.personal
-    follower = follower or Follower(problem, algorithm)
+    known_requests = known_requests or RequestMemory(problem, algorithm)
     if parts is None:
         plain = RowClient(number, problem, algorithm, rows, total, seed, *more)
-        return FollowingClient(plain, follower, algorithm.bits)
+        return FollowingClient(plain, known_requests, algorithm.bits)
     client = RowClient(number, parts.whole, algorithm, rows, total, seed, *more)
     own = PersonalClient(client, parts, parts.part(number), len(rows["y"]) / total)
-    return FollowingClient(own, follower, algorithm.bits)
+    return FollowingClient(own, known_requests, algorithm.bits)
 
 
 class Carried(NamedTuple):

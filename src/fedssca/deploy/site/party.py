@@ -46,7 +46,7 @@ from fedssca.deploy.stages import (
 from fedssca.deploy.sums import SUM, for_stage, for_sum, marked, weight_of
 from fedssca.privacy.noise.secret import SecretNoise
 from fedssca.rounds.aggregate import Arrays
-from fedssca.rounds.broadcast import Follower
+from fedssca.rounds.broadcast import RequestMemory
 from fedssca.rounds.client import SERVER
 from fedssca.rounds.codec import (
     Envelope,
@@ -88,7 +88,7 @@ class Party:
         self._stages: dict[tuple[str, bool], tuple[StageClient, Any]] = {}
         """For each stage, what answers in it and the shapes of what it is asked; with True, what
         answers in rounds that an earlier job of the run has answered."""
-        self._followers: dict[str, Follower] = {}
+        self._known_requests: dict[str, RequestMemory] = {}
         """For each stage with rounds, what this site remembers of their requests."""
         self._memory = ledger.with_suffix(".answered")
         self._answered: dict[bytes, AnsweredQuestions] = {}
@@ -250,12 +250,12 @@ class Party:
 
     def _stage(self, stage: str, ready: Prepared, again: bool) -> tuple[StageClient, Any]:
         if ready is not self._stages_of:
-            self._stages, self._followers, self._stages_of = {}, {}, ready
+            self._stages, self._known_requests, self._stages_of = {}, {}, ready
         if (stage, again) not in self._stages:
             job = _with_other_batches(ready.job) if again else ready.job
             if isinstance(job.clients, Rows) and stage in ("probe", "train"):
-                follower = Follower(job.problem, method_of(stage, job)[0])
-                self._followers.setdefault(stage, follower)
+                known_requests = RequestMemory(job.problem, method_of(stage, job)[0])
+                self._known_requests.setdefault(stage, known_requests)
             exchange: Exchange | None = None
             if hides_h(ready.job):
                 if self._preparation.exchange_keys is None:
@@ -272,7 +272,7 @@ class Party:
                     self._noise,
                     exchange,
                     self._preparation.calibration,
-                    self._followers.get(stage),
+                    self._known_requests.get(stage),
                 ),
                 due,
             )

@@ -27,7 +27,7 @@ from fedssca.privacy.noise.evaluation import bounded
 from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.privacy.noise.secret import SecretNoise
 from fedssca.problem.problem import Array, Batch, Problem
-from fedssca.rounds.broadcast import Follower
+from fedssca.rounds.broadcast import RequestMemory
 from fedssca.rounds.client import SERVER, ColumnClient, Outgoing
 from fedssca.rounds.codec import InvalidMessage
 from fedssca.rounds.exchange import Exchange, Pairwise
@@ -66,7 +66,7 @@ def stage_client(
     own_noise: SecretNoise,
     exchange: Exchange | None = None,
     calibration: CalibrationUse | None = None,
-    follower: Follower | None = None,
+    known_requests: RequestMemory | None = None,
 ) -> StageClient:
     """The object that answers in a stage at site `number`.
 
@@ -95,7 +95,9 @@ def stage_client(
         draw = own_noise.batches(algorithm, held) if _is_noisy(noise) else None
         seed = job.config.run.seed
         held_rows = parts.train, clients.total, seed
-        row = row_client(number, problem, algorithm, *held_rows, perturb, draw, follower=follower)
+        row = row_client(
+            number, problem, algorithm, *held_rows, perturb, draw, known_requests=known_requests
+        )
         return StageClient(row.handle, _no_peers)
     if stage == "evidence":
         used = calibration or CalibrationUse()
