@@ -181,10 +181,10 @@ class Sites:
             number = self.names.index(name)
             owed = self._owed.pop(number, set())
             self._silent_since.pop(number, None)
-            if number not in self.live or not owed:
+            due = {of for kind, of in owed if kind == f"{stage}/reply"}
+            if number not in self.live or not due:
                 continue
             self._add_costs(number, 0, answer)
-            due = {of for kind, of in owed if kind == f"{stage}/reply"}
             read_it = partial(self._read_late, answer.data, f"{stage}/reply", due, number, read)
             if (made := self._usable(number, round_, read_it)) is not None:
                 found[number], self._broken_in_a_row[number] = made, 0
@@ -254,7 +254,9 @@ class Sites:
         return free if len(free) >= min(len(live), patience.enough) else live
 
     def _patience_in(self, stage: str) -> Patience | None:
-        return self._patience if stage in ("probe", "train") else None
+        """Probes wait for all sites unless there is a deadline: step sizes depend on them."""
+        probes = self._patience is not None and self._patience.seconds > 0
+        return self._patience if stage == "train" or (stage == "probe" and probes) else None
 
     def check(self, round_: int) -> None:
         """Raise `SitesMissing` if too few sites are alive for the run to go on."""
