@@ -136,3 +136,22 @@ def test_what_is_missing_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr("fedssca.deploy.engines.flower.fits.version", missing)
     with pytest.raises(UserError, match=re.escape(pip_install("flower"))):
         run("local", "--engine", "flower")
+
+
+def test_a_node_goes_on_when_the_server_refuses_a_sign_of_life() -> None:
+    """Flower's own sender would end for good, and the site would count as away for ever."""
+    pytest.importorskip("flwr", reason=REASON)
+    from fedssca.deploy.engines.flower.node import SteadyHeartbeat
+
+    answers: list[Exception | bool] = [RuntimeError("status 500"), ValueError("status 401"), True]
+
+    def send() -> bool:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    sender = SteadyHeartbeat(send)
+    sender._retry_invoker.wait_function = lambda seconds: None
+    sender._retry_invoker.invoke(sender._heartbeat)
+    assert not answers

@@ -11,14 +11,16 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from flwr.app import Message
 from flwr.supercore import heartbeat
+from flwr.supercore.heartbeat import HeartbeatFailure, HeartbeatSender
 from flwr.supercore.inflatable.inflatable_object import (
     get_all_nested_objects,
     get_object_tree,
@@ -80,12 +82,51 @@ def run_node(kit: FlowerKit) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for module in (fleet_http_connection, heartbeat):
         vars(module)["HEARTBEAT_DEFAULT_INTERVAL"] = ALIVE
+    vars(fleet_http_connection).update(HeartbeatSender=SteadyHeartbeat, flwr_exit=_not_admitted)
+    admitted = False
     while True:
         _await_server(kit.address)
-        with fleet_http_connection.http_request_response(
-            kit.address, False, root, (key, key.public_key())
-        ) as connection:
-            _serve(connection, runs)
+        try:
+            with fleet_http_connection.http_request_response(
+                kit.address, False, root, (key, key.public_key())
+            ) as connection:
+                admitted = True
+                _serve(connection, runs)
+        except NotAdmitted as error:
+            if not admitted:
+                sys.exit(str(error))
+            LOG.warning("%s; trying again", error)
+            time.sleep(1.0)
+
+
+class NotAdmitted(Exception):
+    """The server did not let the node connect."""
+
+
+def _not_admitted(code: int, message: str) -> NoReturn:
+    """In place of Flower's exit.
+
+    A SuperLink turns away a node whose signed request comes late, which happens on busy machines;
+    a node that was admitted before tries again.
+    """
+    raise NotAdmitted(f"{message} (Flower's exit code {code})")
+
+
+class SteadyHeartbeat(HeartbeatSender):
+    """Tells the SuperLink that the node is alive, and goes on after any error.
+
+    Flower's own sender ends for good at an error other than a lost connection, for instance when a
+    busy SuperLink answers with status 500. The node would then count as away for ever.
+    """
+
+    def _heartbeat(self) -> None:
+        try:
+            super()._heartbeat()
+        except HeartbeatFailure:
+            raise
+        except Exception as error:
+            LOG.warning("the server did not take a sign of life: %s", error)
+            raise HeartbeatFailure from error
 
 
 def _await_server(address: str) -> None:
