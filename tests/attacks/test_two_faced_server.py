@@ -67,7 +67,7 @@ class TwoFaced(MaskedSums):
     def opened(self, told_dead: bool) -> int:
         """How many clients that were told this about the victim have revealed readable shares."""
         count, found = len(self.inputs), 0
-        graph = self.rules.graph(1, range(count))
+        graph = self.rules.graph(range(count))
         alive = [i for i in range(count) if i != VICTIM or not told_dead]
         dead = [VICTIM] if told_dead else []
         about = pack_fields("sum", RUN, 1, 1, *[digest_of(range(count))] * 2)

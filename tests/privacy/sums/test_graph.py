@@ -13,15 +13,17 @@ from fedssca.privacy.sums.graph import Rules
 )
 def test_every_member_has_as_many_neighbours(count: int, wanted: int, degree: int) -> None:
     rules = Rules(b"run", count, wanted)
-    graph = rules.graph(1, range(0, 2 * count, 2))
+    graph = rules.graph(range(0, 2 * count, 2))
     near = {who: graph.neighbours(who) for who in range(0, 2 * count, 2)}
     for who, others in near.items():
         assert len(set(others)) == degree
         assert who not in others
         assert all(who in near[other] for other in others)
-    assert graph == rules.graph(1, reversed(range(0, 2 * count, 2)))
+    assert graph == rules.graph(reversed(range(0, 2 * count, 2)))
     if degree < count - 1:
-        assert graph.order != rules.graph(2, range(0, 2 * count, 2)).order
+        assert graph.order != Rules(b"other", count, wanted).graph(range(0, 2 * count, 2)).order
+        fewer = rules.graph(range(0, 2 * count - 2, 2)).order
+        assert fewer == tuple(who for who in graph.order if who != 2 * count - 2)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.51, 0.8, 1.0])
@@ -36,7 +38,7 @@ def test_two_groups_of_share_holders_always_meet(count: int, threshold: float) -
 
 
 def test_thin_neighbourhoods_are_found() -> None:
-    graph = Rules(b"run", 40, 4, 0.6).graph(1, range(40))
+    graph = Rules(b"run", 40, 4, 0.6).graph(range(40))
     assert graph.shares == 3
     at = graph.order.index(0)
     around = [graph.order[(at + step) % 40] for step in (-2, -1)]

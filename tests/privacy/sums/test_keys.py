@@ -9,12 +9,15 @@ import pytest
 
 pytest.importorskip("cryptography")
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fedssca.privacy.sums.keys import (
     CHUNK,
     Forged,
     KeyPair,
     MaskStream,
+    derive,
     open_box,
     pack_fields,
     seal,
@@ -45,6 +48,11 @@ def test_two_parties_agree_on_a_key_for_each_purpose() -> None:
     for bad in (bytes(32), b"short"):
         with pytest.raises(Forged, match="not usable"):
             one.agree(bad, b"a")
+
+
+def test_keys_are_derived_as_the_standard_says() -> None:
+    secret, info = os.urandom(32), b"what for"
+    assert derive(secret, info) == HKDF(SHA256(), 32, None, info).derive(secret)
 
 
 def test_contexts_do_not_run_together() -> None:

@@ -15,6 +15,7 @@ pytest.importorskip("cryptography")
 from fedssca.errors import UserError
 from fedssca.privacy.sums import Refused, masked_client, masked_server, shamir
 from fedssca.privacy.sums.keys import (
+    Forged,
     KeyPair,
     MaskStream,
     as_array,
@@ -241,13 +242,45 @@ def test_keys_without_a_good_signature_are_refused() -> None:
     def instead(phase: str, who: int, arrays: Any) -> Any:
         if phase != "keys" or who != 1:
             return arrays
-        said = pack_fields("keys", table.rules.run, 1, 1, pair.public, pair.public)
+        said = pack_fields("channel", table.rules.run, 1, pair.public)
         own = {"channel": pair.public, "mask": pair.public, "sign": stranger.sign(said)}
         return {name: as_array(data) for name, data in own.items()}
 
     table.up = instead
     with pytest.raises(Refused, match="not that of party 1"):
         table.gather()
+
+
+def test_keys_of_later_epochs_need_no_signatures_and_cannot_be_exchanged() -> None:
+    """Parties that met before derive new keys; somebody in the middle gains nothing by it."""
+    table = MaskedSums(inputs(6))
+    table.check(table.gather())
+    boxes = [table.clients[0]._channels]
+    for client in table.clients:
+        client._identity = Unsigned()  # type: ignore[assignment]
+    table.gone = {"reply": {5}}
+    table.check(table.gather())
+    table.gone = {}
+    table.check(table.gather(range(5)))
+    boxes.append(table.clients[0]._channels)
+    assert not {*boxes[0].values()} & {*boxes[1].values()}
+
+    def instead(phase: str, who: int, arrays: Any) -> Any:
+        if phase != "keys" or who != 1:
+            return arrays
+        return arrays | {"channel": as_array(KeyPair().public)}
+
+    table.up, table.gone = instead, {"reply": {4}}
+    table.gather(range(5))
+    with pytest.raises(Refused, match="a new key of party 1"):
+        table.gather(range(4))
+
+
+class Unsigned:
+    """An identity with which nothing can be verified."""
+
+    def verify(self, who: int, data: bytes, signature: bytes) -> None:
+        raise Forged(f"a new key of party {who}")
 
 
 def test_wrong_shares_of_a_party_are_noticed_or_left_out() -> None:

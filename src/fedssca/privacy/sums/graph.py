@@ -2,9 +2,10 @@
 
 If there are few parties, each shares masks with all others. If there are many, they are placed on a
 circle, and each shares masks with its nearest neighbours on both sides, so that the graph is
-k-regular. The order on the circle is a hash of the run, the epoch and the party, which every party
-computes itself. The first parties on the circle, all of them if there are few, are the witnesses: a
-sum opens only if a quorum of them was told the same about it (`agreement`).
+k-regular. The order on the circle is a hash of the run and the party, which every party computes
+itself; it stays the same when some of them vanish, so that most neighbours know each other. The
+first parties on the circle, all of them if there are few, are the witnesses: a sum opens only if a
+quorum of them was told the same about it (`agreement`).
 
 Why a lying server together with at most c other parties learns one sum and nothing else, where
 
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -103,15 +105,21 @@ class Rules(NamedTuple):
                 found = min(found, 2 * shares - degree - 1)
         return max(0, found)
 
-    def graph(self, epoch: int, members: Iterable[int]) -> MaskGraph:
+    def graph(self, members: Iterable[int]) -> MaskGraph:
         """The graph of the parties that share masks in an epoch."""
-        salt = pack_fields("circle", self.run, epoch)
-        order = sorted(members, key=lambda who: sha256(salt + pack_fields(who)).digest())
+        order = _circle(self.run, tuple(sorted(members)))
         count = len(order)
         witnesses = tuple(sorted(order[: self.witnesses(count)]))
         return MaskGraph(
-            tuple(order), self.degree(count), self.shares(count), witnesses, self.quorum(count)
+            order, self.degree(count), self.shares(count), witnesses, self.quorum(count)
         )
+
+
+@lru_cache(maxsize=8)
+def _circle(run: bytes, members: tuple[int, ...]) -> tuple[int, ...]:
+    """The order of the parties; many parties in one process ask for the same one."""
+    salt = pack_fields("circle", run)
+    return tuple(sorted(members, key=lambda who: sha256(salt + pack_fields(who)).digest()))
 
 
 class MaskGraph(NamedTuple):

@@ -13,11 +13,16 @@ for this sum, which they give the server if it did not; never both. So a party m
 moment. No party sends its own b_i: it cannot know what the server told its neighbours.
 
     phase     request -> answer
-    keys      -> signed public keys                                  \\  once, and again after
+    keys      -> public keys, one of them signed                     \\  once, and again after
     shares    the contacts' keys -> sealed shares of the own key     /   a party dropped out
     reply     -> y_i, sealed shares of b_i and of the key of the next sum
     unmask    who answered and who did not -> shares, which open only if a quorum of witnesses
               was told the same (`agreement`)
+
+Two parties agree on a root key when they first meet in a run, from public keys that they signed for
+this run; the keys of their sealed boxes come from it by hashing, other ones in every epoch. So only
+the first exchange of keys needs signatures. The public half of a mask key reaches the neighbours in
+the sealed boxes, where the server cannot change it.
 
 The key of the next sum is sent together with this sum, so a sum takes two exchanges. A key that was
 reconstructed belongs to one sum only, so earlier messages of its owner stay hidden. The server's
@@ -44,6 +49,7 @@ from fedssca.privacy.sums.keys import (
     KeyPair,
     MaskStream,
     as_array,
+    derive,
     open_box,
     pack_fields,
     seal,
@@ -66,6 +72,15 @@ REQUIRED = {
     "unmask": {"epoch", "number", "alive", "dead", "boxes"},
 }
 """The arrays that each phase needs; the first reply of an epoch also needs members and boxes."""
+
+
+class RootKey(NamedTuple):
+    """What two parties agreed on when they first met in a run."""
+
+    public: bytes
+    """The other party's public key, whose signature was verified."""
+    key: bytes
+    """The key from which those of their sealed boxes are derived, one for each epoch."""
 
 
 class NeighbourKey(NamedTuple):
@@ -95,16 +110,20 @@ class MaskedSumClient:
         self._me, self._identity, self._rules = number, identity, rules
         self._masks = MaskStream()
         self._epoch = self._number = 0
+        self._channel = KeyPair()
+        self._sign = identity.sign(self._signed(number, self._channel.public))
+        self._roots: dict[int, RootKey] = {}
         self._forget()
 
     def _forget(self) -> None:
-        self._channel, self._own = KeyPair(), KeyPair()
+        """End an epoch: all that is left of it are the root keys, and its number."""
+        self._own = KeyPair()
+        self._purposes: dict[str, bytes] = {}
         self._graph: MaskGraph | None = None
         self._neighbours: tuple[int, ...] = ()
         self._channels: dict[int, bytes] = {}
         self._vouching: dict[int, bytes] = {}
         """The keys of the pads that this party and its contacts exchange."""
-        self._known: dict[int, bytes] = {}
         self._members: tuple[int, ...] = ()
         self._peers: dict[int, NeighbourKey] | None = None
         self._pending: PendingSum | None = None
@@ -131,33 +150,37 @@ class MaskedSumClient:
         self._require(epoch > self._epoch, f"epoch {epoch} is not new")
         self._forget()
         self._epoch = epoch
-        signed = self._signed(self._me, self._channel.public, self._own.public)
-        return _bytes(
-            channel=self._channel.public, mask=self._own.public, sign=self._identity.sign(signed)
-        )
+        return _bytes(channel=self._channel.public, mask=self._own.public, sign=self._sign)
 
-    def _signed(self, who: int, channel: bytes, mask: bytes) -> bytes:
-        return pack_fields("keys", self._rules.run, self._epoch, who, channel, mask)
+    def _signed(self, who: int, channel: bytes) -> bytes:
+        return pack_fields("channel", self._rules.run, who, channel)
+
+    def _root(self, who: int, public: bytes, sign: bytes) -> bytes:
+        """The root key shared with a party; its signature is verified when its key is new."""
+        known = self._roots.get(who)
+        if known is None or known.public != public:
+            self._identity.verify(who, self._signed(who, public), sign)
+            about = pack_fields("root", self._rules.run, *sorted((self._me, who)))
+            known = self._roots[who] = RootKey(public, self._channel.agree(public, about))
+        return known.key
 
     def _on_shares(self, asked: Arrays) -> Arrays:
         self._check_epoch(asked)
         self._require(self._graph is None, "it has already sent the shares of this epoch")
         members = [int(who) for who in asked["members"]]
         self._check_members(members)
-        graph = self._rules.graph(self._epoch, members)
+        graph = self._rules.graph(members)
         near, contacts = graph.neighbours(self._me), graph.contacts(self._me)
-        keys = unpack_fields(asked["keys"].tobytes(), 3 * len(contacts))
+        keys = unpack_fields(asked["keys"].tobytes(), 2 * len(contacts))
         everyone = digest_of(members)  # Parties that were told other members share no keys.
-        for j, who in enumerate(contacts):
-            channel, mask, sign = keys[3 * j : 3 * j + 3]
-            self._identity.verify(who, self._signed(who, channel, mask), sign)
-            about = self._about("way", everyone, *sorted((self._me, who)))
-            self._channels[who] = self._channel.agree(channel, about)
+        about = self._about("way", everyone)
+        for who, public, sign in zip(contacts, keys[::2], keys[1::2], strict=True):
+            self._channels[who] = derive(self._root(who, public, sign), about)
             self._vouching[who] = agreement_key(self._channels[who])
-            self._known[who] = mask
         self._graph, self._neighbours = graph, near
         shares = split(self._own.secret, len(near), graph.shares)
-        return {"boxes": self._boxes(0, dict(zip(near, shares, strict=True)))}
+        boxes = {who: share + self._own.public for who, share in zip(near, shares, strict=True)}
+        return {"boxes": self._boxes(0, boxes)}
 
     def _on_reply(self, asked: Arrays, answer: Callable[[], Any]) -> Arrays:
         self._check_epoch(asked)
@@ -198,11 +221,15 @@ class MaskedSumClient:
         self._check_members(members)
         self._require(set(members) <= set(self._graph.order), "some members have no keys")
         self._check_protected(members)
-        near = [who for who in self._neighbours if who in members]
+        there = set(members)
+        near = [who for who in self._neighbours if who in there]
         boxes = unpack_fields(asked["boxes"].tobytes(), len(near))
-        self._peers = {
-            who: NeighbourKey(self._known[who], self._opened(0, who, box, SHARE))
+        inside = {
+            who: self._opened(0, who, box, SHARE + KEY)
             for who, box in zip(near, boxes, strict=True)
+        }
+        self._peers = {
+            who: NeighbourKey(data[SHARE:], data[:SHARE]) for who, data in inside.items()
         }
         self._members = tuple(members)
 
@@ -214,14 +241,15 @@ class MaskedSumClient:
         self._require(ready, f"sum {number} is not its last sum, or was opened before")
         assert pending is not None
         assert self._graph is not None
-        self._require(not set(alive) & set(dead), "a party is listed both as alive and as dead")
+        living, lost = set(alive), set(dead)
+        self._require(not living & lost, "a party is listed both as alive and as dead")
         everyone = sorted(alive + dead) == sorted(self._members)
         self._require(everyone, "the alive and the dead parties are not the members of this sum")
         self._require(self._me in alive, "it is itself listed as dead")
         self._check_enough(alive)
         self._check_protected(alive)
-        near = [who for who in pending.peers if who in alive]
-        gone = [who for who in pending.peers if who in dead]
+        near = [who for who in pending.peers if who in living]
+        gone = [who for who in pending.peers if who in lost]
         boxes = unpack_fields(asked["boxes"].tobytes(), len(near))
         inside = [
             self._opened(number, who, box, 2 * SHARE + KEY)
@@ -236,7 +264,7 @@ class MaskedSumClient:
             }
         revealed = [data[:SHARE] for data in inside] + [pending.peers[who].share for who in gone]
         about = self._about("sum", number, digest_of(self._graph.order), digest_of(self._members))
-        return self._locked(b"".join(revealed), statement(about, alive, dead), set(alive))
+        return self._locked(b"".join(revealed), statement(about, alive, dead), living)
 
     def _locked(self, revealed: bytes, told: bytes, alive: set[int]) -> Arrays:
         """Shares that open with the pads of a quorum of witnesses, and the own pads for others."""
@@ -250,7 +278,9 @@ class MaskedSumClient:
         return _bytes(box=locked.box, locks=locked.locks, pads=pads(others, told, self._me))
 
     def _about(self, what: str, *rest: int | bytes) -> bytes:
-        return pack_fields(what, self._rules.run, self._epoch, *rest)
+        if what not in self._purposes:
+            self._purposes[what] = pack_fields(what, self._rules.run, self._epoch)
+        return self._purposes[what] + pack_fields(*rest)
 
     def _boxes(self, number: int, contents: Mapping[int, bytes]) -> np.ndarray:
         """Seal each content for its neighbour."""
@@ -298,17 +328,17 @@ def cost(rules: Rules, layout: SumLayout, afresh: bool) -> tuple[int, int]:
     and signatures count as Ed25519.
     """
     parties, near = rules.asked, rules.degree(rules.asked)
-    shared, sealed = SHARE + BOX, 2 * SHARE + KEY + BOX
+    shared, sealed = SHARE + KEY + BOX, 2 * SHARE + KEY + BOX
     up = layout.bytes(parties) + 2 * KEY + near * sealed + near * SHARE + BOX - 4
     down = 2 * ORDER + 4 * parties + near * sealed
-    graph = rules.graph(0, range(parties))
+    graph = rules.graph(range(parties))
     vouched = 2 * SHARE * len(graph.witnesses) * (parties - 1)
     more_up = more_down = 0
     if afresh:
         keys = 2 * KEY + 64
         met = sum(len(graph.contacts(who)) for who in range(parties))
         more_up = parties * (keys + near * shared)
-        more_down = parties * (ORDER + 8 * parties + near * shared) + met * (keys + 12)
+        more_down = parties * (ORDER + 8 * parties + near * shared) + met * (keys - KEY + 8)
     return parties * up + vouched + more_up, parties * down + more_down
 
 
@@ -319,7 +349,7 @@ def commitment(number: int, seed: bytes) -> bytes:
 
 def digest_of(members: Iterable[int]) -> bytes:
     """Return the hash of a set of parties."""
-    return sha256(pack_fields(*sorted(members))).digest()
+    return sha256(np.array(sorted(members), ">u8").tobytes()).digest()
 
 
 def _bytes(**named: bytes) -> Arrays:
