@@ -18,10 +18,11 @@ def on_device(columns: Mapping[str, Any]) -> dict[str, jax.Array]:
 
 def summed(function: Callable[[Any], Any], parts: Any) -> Any:
     """Return the sum of function(part) over the leading axis, with one part in memory at a time."""
+    traced = jax.jit(function, inline=True)  # once, for the shapes of the sum and for the loop
     first = jax.tree.map(lambda leaf: leaf[0], parts)
-    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, first))
+    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(traced, first))
 
     def add(total: Any, part: Any) -> tuple[Any, None]:
-        return jax.tree.map(jnp.add, total, function(part)), None
+        return jax.tree.map(jnp.add, total, traced(part)), None
 
     return jax.lax.scan(add, zero, parts)[0]

@@ -14,6 +14,7 @@ function of the seed, made to be repeated; it hides nothing from anybody who kno
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -38,6 +39,9 @@ FEW = 64
 """Clients with at most this many rows sort random numbers."""
 TAIL = 1e-15
 """The largest probability that Poisson sampling draws more rows than a batch has places."""
+
+_traced_once = partial(jax.jit, inline=True)
+"""For functions that are part of many programs: JAX keeps their steps for the next program."""
 
 
 def words(seed: int) -> np.ndarray:
@@ -193,6 +197,7 @@ def _key(seed: int | Array, *rest: Any) -> Array:
     return key
 
 
+@_traced_once
 def _shuffle(position: Array, size: Any, key: Array) -> Array:
     """Permute few rows: the order of as many random numbers."""
     row = np.arange(FEW, dtype=np.uint32)
@@ -205,6 +210,7 @@ def _shuffle(position: Array, size: Any, key: Array) -> Array:
     ].astype(jnp.uint32)
 
 
+@_traced_once
 def _permute(position: Array, size: Any, a: Any, key: Array) -> Array:
     """Return the image of `position` under the permutation of range(size) that `key` selects."""
     b = (size + a - np.uint32(1)) // a
@@ -242,6 +248,7 @@ def _shift(value: Array, draw: Array, modulus: Any) -> Array:
     return jnp.where(moved >= modulus, moved - modulus, moved)
 
 
+@_traced_once
 def _mix(x: Array) -> Array:
     """Apply the finaliser of MurmurHash3, in which every input bit affects every output bit."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)

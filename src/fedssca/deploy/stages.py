@@ -34,6 +34,7 @@ from fedssca.methods.surrogate import gradients
 from fedssca.privacy.noise.ledger import Spending
 from fedssca.privacy.noise.messages import MessageNoise
 from fedssca.problem.problem import Batch, Problem, Terms
+from fedssca.problem.programs import once_per_problem
 from fedssca.rounds.broadcast import brief, whole
 from fedssca.rounds.roles import Roles, evaluation_roles, roles_of
 from fedssca.rounds.shapes import h_shapes, round_shapes
@@ -145,6 +146,7 @@ def spending_of(stage: str, noise: MessageNoise | None) -> Spending | None:
     return noise.ledger.spending() if noised.get(stage) else None
 
 
+@once_per_problem
 def _slopes(problem: Problem, rows: int) -> Algorithm:
     """Gradients of all terms over a batch, as a method whose update changes nothing."""
 

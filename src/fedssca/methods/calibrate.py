@@ -24,6 +24,7 @@ from fedssca.methods.multipliers import opening, opposites
 from fedssca.methods.schedule import Schedule
 from fedssca.methods.surrogate import gradients
 from fedssca.problem.problem import Array, Batch, Problem, Terms
+from fedssca.problem.programs import once_per_problem
 
 __all__ = ["PROBES", "StepSizes", "calibrate", "step_sizes"]
 
@@ -159,6 +160,7 @@ def _balance(lengths: np.ndarray) -> tuple[float, ...]:
     return tuple(float(f"{known[0] / length:.3g}") for length in known[1:])
 
 
+@once_per_problem
 def probe(problem: Problem, batch: int, *, noised: bool = False) -> Algorithm:
     """The probing rounds as an Algorithm, so that they run wherever rounds run.
 

@@ -10,6 +10,7 @@ import numpy as np
 from fedssca.data.split import Columns, Rows
 from fedssca.methods.algorithm import Algorithm
 from fedssca.problem.problem import Problem
+from fedssca.problem.programs import once_per_problem
 
 __all__ = ["batch_shape", "h_shapes", "round_shapes"]
 
@@ -17,11 +18,22 @@ __all__ = ["batch_shape", "h_shapes", "round_shapes"]
 def round_shapes(
     problem: Problem, clients: Rows | Columns, algorithm: Algorithm
 ) -> tuple[Any, Any]:
-    """The shapes of what the server publishes in a round, and of the message that comes back."""
+    """The shapes of what the server publishes in a round, and of the message that comes back.
+
+    A method is traced for them, so they are found once for a problem, a method and a form of rows.
+    """
+    batch = batch_shape(clients, algorithm.batch * algorithm.steps, problem.start.dtype)
+    return _round_shapes(problem, algorithm, tuple(sorted(batch.items())))
+
+
+@once_per_problem
+def _round_shapes(
+    problem: Problem, algorithm: Algorithm, batch: tuple[tuple[str, Any], ...]
+) -> tuple[Any, Any]:
     w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
-    batch = batch_shape(clients, algorithm.batch * algorithm.steps, w.dtype)
     asked = jax.eval_shape(lambda w: algorithm.request(algorithm.init(w)), w)._replace(turnout=())
-    return asked, jax.eval_shape(lambda r, b: algorithm.reply(problem.terms, r, b), asked, batch)
+    reply = jax.eval_shape(lambda r, b: algorithm.reply(problem.terms, r, b), asked, dict(batch))
+    return asked, reply
 
 
 def h_shapes(problem: Problem, clients: Columns, rows: int) -> list[Any]:
