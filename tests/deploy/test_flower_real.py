@@ -154,10 +154,10 @@ def test_strangers_and_garbage_are_refused(bench: Bench, tmp_path: Path) -> None
 
 def test_killed_processes(bench: Bench, tmp_path: Path) -> None:
     """The ServerApp is killed and the run resumed; then a node is killed, and dropped."""
-    settings = ["algorithm.rounds=13", "run.checkpoint_every=4"]
-    config = parse(BASE, settings)
+    config = parse(BASE, ["algorithm.rounds=21", "run.checkpoint_every=4"])
     deployed(config, 3, tmp_path / "unbroken")
     server = psutil.Process(bench.deployment.processes["server"].pid)
+    node = bench.deployment.processes["site-3"]
 
     def kill_app(row: Row) -> None:
         if row["round"] >= 4:
@@ -166,22 +166,27 @@ def test_killed_processes(bench: Bench, tmp_path: Path) -> None:
             for each in apps:
                 each.kill()
 
-    with pytest.raises(UserError, match="--resume"):
-        bench.run(config, tmp_path / "broken", kill_app)
-    submitted = SubmittedRun.read(tmp_path / "broken")
-    bench.run(config, tmp_path / "broken", None, submitted)
-    ours, theirs = (np.load(tmp_path / name / "model.npz") for name in ("broken", "unbroken/run"))
-    assert (ours["w_last"] == theirs["w_last"]).all()
-
     def kill_node(row: Row) -> None:
-        if row["round"] == 4:
-            bench.deployment.processes["site-3"].kill()
-            bench.deployment.processes["site-3"].wait()
+        if row["round"] >= 8 and node.poll() is None:
+            node.kill()
+            node.wait()
 
-    result = bench.run(parse(BASE, settings), tmp_path / "run", kill_node)
-    assert (result["round"], result["sites"]) == (12, 2)
-    events = [json.loads(t) for t in (tmp_path / "run/events.jsonl").read_text().splitlines()]
-    assert [event["site"] for event in events] == ["site-3"]
+    out = tmp_path / "broken"
+    with pytest.raises(UserError, match="--resume"):
+        bench.run(config, out, kill_app)
+    result = bench.run(config, out, kill_node, SubmittedRun.read(out))
+    assert (result["round"], result["sites"]) == (20, 2)
+    assert [event["site"] for event in lines(out / "events.jsonl")] == ["site-3"]
+    ours, theirs = (lines(f / "metrics.jsonl") for f in (out, tmp_path / "unbroken/run"))
+    assert [row["round"] for row in ours] == [0, 4, 8, 12, 16, 20]
+    for row, same in zip(ours[:3], theirs, strict=False):  # until the node was killed
+        for name in ("objective", "constraints", "norm_sq", "multipliers", "train_accuracy"):
+            assert row[name] == same[name]
+    assert ours[-1]["objective"] != theirs[-1]["objective"]
+
+
+def lines(file: Path) -> list[Row]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def is_app(process: Any) -> bool:
