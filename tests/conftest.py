@@ -73,7 +73,9 @@ def by_hand() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
 
 
 FAILED = pytest.StashKey[bool]()
-LONGEST = ("test_docs.py", "test_mnist.py", "test_certify.py", "test_same_bits.py")
+LONGEST = (
+    *("test_docs.py", "test_contract.py", "test_mnist.py", "test_certify.py", "test_same_bits.py"),
+)
 
 
 @pytest.fixture(scope="session")
