@@ -1,10 +1,14 @@
 """Flower's apps in this process: a grid that gives every message to a ClientApp.
 
 `python -m tests.run.apps.flower_apps 10 11 12 13 14` prints the table of docs/flower.md (seeds).
+`--limit 0.7` sets another limit, `--weight 1.5` a constant multiplier instead of the strategy's
+rule, `--mnist FOLDER` trains on 2400 rows of MNIST, `--after` leaves out the app without limits.
 """
 
 from __future__ import annotations
 
+import argparse
+import gzip
 import importlib
 import logging
 import os
@@ -15,20 +19,28 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
+from sklearn import datasets
 
 from fedssca import flower
+from fedssca.run.apps.flower.weights import Weights
 
 ROOT = Path(__file__).parents[3]
+
+_digits = cache(datasets.load_digits)
+"""The app reads the file for every message; here it is read once."""
 
 SETTINGS = {
     "num-server-rounds": 10,
@@ -87,9 +99,10 @@ def run_example(folder: Path, nodes: int = 4, seed: int = 0, **settings: Any) ->
     threads, before = torch.get_num_threads(), Path.cwd()
     torch.set_num_threads(1)  # the same numbers on any machine, and no threads that wait
     try:
-        client = importlib.import_module("digits_app.client_app").app
-        server = importlib.import_module("digits_app.server_app").app
-        task = importlib.import_module("digits_app.task")
+        with mock.patch.object(datasets, "load_digits", _digits):
+            client = importlib.import_module("digits_app.client_app").app
+            server = importlib.import_module("digits_app.server_app").app
+            task = importlib.import_module("digits_app.task")
         settings = {"seed": seed} | settings
         random.seed(seed)  # Flower draws the order of the clients
         with tempfile.TemporaryDirectory() as place:
@@ -125,11 +138,35 @@ def page_diff() -> str:
     return str(found)
 
 
-def limited_example(folder: Path) -> Path:
-    """The example with the changes of the page, in a new folder."""
+def example(folder: Path, mnist: str | None = None) -> Path:
+    """The example in a new folder, on request with rows of MNIST in place of its digits."""
     shutil.copytree(ROOT / "examples/flower", folder, ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run(["git", "apply", "-"], cwd=folder, input=page_diff().encode(), check=True)
+    if mnist:
+        task = folder / "digits_app/task.py"
+        text = task.read_text().replace("1797", "4400").replace("1437", "2400")
+        ours = "from tests.run.apps.flower_apps import mnist_rows"
+        text = text.replace("from sklearn.datasets import load_digits", ours)
+        task.write_text(text.replace("load_digits()", f"mnist_rows({mnist!r})"))
     return folder
+
+
+def limited_example(folder: Path, limit: float = 0.9, mnist: str | None = None) -> Path:
+    """The example with the changes of the page, in a new folder."""
+    example(folder, mnist)
+    changes = page_diff().replace('"confidence": 0.9', f'"confidence": {limit}')
+    subprocess.run(["git", "apply", "-"], cwd=folder, input=changes.encode(), check=True)
+    return folder
+
+
+@cache
+def mnist_rows(folder: str) -> SimpleNamespace:
+    """The first rows of MNIST, with pixels from 0 to 16 like those of scikit-learn's digits."""
+    images, labels = (
+        np.frombuffer(gzip.decompress((Path(folder) / name).read_bytes()), np.uint8, offset=start)
+        for name, start in (("train-images-idx3-ubyte.gz", 16), ("train-labels-idx1-ubyte.gz", 8))
+    )
+    pixels = images.reshape(-1, 28, 28)[:4400] / 255 * 16
+    return SimpleNamespace(images=pixels, target=labels[:4400].astype(np.int64))
 
 
 @contextmanager
@@ -146,13 +183,26 @@ def trainings() -> Iterator[list[tuple[flower.LimitedFedAvg, Any]]]:
         yield made
 
 
-def main(seeds: Iterable[int]) -> None:
+def main() -> None:
     """The example before and after the changes, for some seeds."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("seeds", type=int, nargs="*", default=[0])
+    asked.add_argument("--limit", type=float, default=0.9)
+    asked.add_argument("--weight", type=float)
+    asked.add_argument("--mnist")
+    asked.add_argument("--after", action="store_true")
+    given = asked.parse_args()
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    with tempfile.TemporaryDirectory() as scratch, trainings() as made:
-        limited = limited_example(Path(scratch) / "limited")
-        for seed in seeds:
-            for name, folder in (("before", ROOT / "examples/flower"), ("after", limited)):
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        made = stack.enter_context(trainings())
+        if given.weight is not None:
+            fixed = np.array([1.0, given.weight])
+            stack.enter_context(mock.patch.object(Weights, "sent", return_value=fixed))
+        folders = {} if given.after else {"before": example(scratch / "before", given.mnist)}
+        folders["after"] = limited_example(scratch / "after", given.limit, given.mnist)
+        for seed in given.seeds:
+            for name, folder in folders.items():
                 accuracy, trained, unseen = run_example(folder, seed=seed)
                 print(
                     f"seed {seed} {name:6} accuracy {accuracy:.3f}, confidence: "
@@ -161,11 +211,13 @@ def main(seeds: Iterable[int]) -> None:
                 )
             strategy, result = made[-1]
             last = max(result.train_metrics_clientapp)
+            kept = "kept" if strategy.certificate["feasible"] else "BROKEN"
             print(
-                f"seed {seed} returned the model of round {strategy.certificate['round']}; after "
-                f"the last round: {result.train_metrics_clientapp[last]['confidence']:.3f}"
+                f"seed {seed} {kept}, returned: {strategy.certificate['model']}; after the last "
+                f"round: {result.train_metrics_clientapp[last]['confidence']:.3f}",
+                flush=True,
             )
 
 
 if __name__ == "__main__":
-    main(map(int, sys.argv[1:] or "0"))
+    main()

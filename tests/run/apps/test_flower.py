@@ -54,17 +54,19 @@ def test_the_limit_is_kept(limited: Path) -> None:
     assert entry["value"] == pytest.approx(kept, rel=1e-4), "measured again over all clients' rows"
     assert entry["margin"] == pytest.approx(LIMIT - kept, abs=1e-4)
     assert entry["held_out"]["rows"] < entry["rows"]
-    returned = strategy.certificate["round"]
     history = result.train_metrics_clientapp
     assert set(history) == set(range(1, 12)), "the model of the last round is measured too"
-    feasible = {t - 1: row["objective"] for t, row in history.items() if row[NAME] <= LIMIT}
-    assert min(feasible, key=feasible.__getitem__) == returned, "chosen by training rows alone"
+    kept_losses = [row["objective"] for row in history.values() if row[NAME] <= LIMIT]
+    returned = strategy.certificate
+    assert returned["loss"] <= min(kept_losses), "chosen by training rows alone"
+    evaluated = result.evaluate_metrics_clientapp[returned["round"] or 11]
+    assert entry["held_out"]["value"] == evaluated[NAME], "the returned model is evaluated"
     for last in (history[11], result.evaluate_metrics_clientapp[10]):
         assert len(last[f"{NAME} by client"]) == len(last["clients"]) == 4
         assert last["limits_kept"] == int(last[NAME] <= LIMIT)
-        assert last[f"multiplier of {NAME}"] > 0
+        assert last[f"multiplier of {NAME}"] >= 0
     lines = strategy._lines()
-    assert lines[0] == f"model of round {returned}: all limits are kept on the training rows"
+    assert lines[0] == f"{returned['model']}: all limits are kept on the training rows"
     assert "worst client" in lines[1]
     assert "not used for the choice" in lines[2]
 
@@ -102,7 +104,9 @@ def test_what_is_wrong_is_one_clear_line() -> None:
     ok = flower.LimitedLoss(asked, rows_of, {"a": rows_of})
     data = [(torch.zeros(2, 3), torch.tensor([0, 1]))]
     linear = torch.nn.Linear(3, 2)
-    assert ok.measure(linear, data)["rows of a"] == 2
+    measured = ok.measure(linear, data)
+    assert measured["rows of a"] == 2
+    assert measured["slope of a"] == measured["slope of objective"] > 0
     with pytest.raises(UserError, match=r"here are \['b'\], the server's limits \['a'\]"):
         flower.LimitedLoss(asked, rows_of, {"b": rows_of})
     with pytest.raises(UserError, match=r"server.s limits none: .* strategy LimitedFedAvg"):
@@ -117,3 +121,15 @@ def test_what_is_wrong_is_one_clear_line() -> None:
         flower.LimitedLoss(asked, torch.nn.CrossEntropyLoss(), {"a": rows_of}).measure(linear, data)
     with pytest.raises(UserError, match="give a number for each"):
         flower.LimitedFedAvg({})
+    with pytest.raises(UserError, match="give 0 or a positive number"):
+        flower.LimitedFedAvg({"a": 1.0}, more_models=-1)
+
+
+def test_an_idle_limit_changes_nothing(tmp_path: Path) -> None:
+    """Measuring draws no random numbers, and the criterion is the loss itself."""
+    few = {"num-server-rounds": 3, "nodes": 2}
+    plain = run_example(ROOT / "examples/flower", seed=1, **few)
+    with trainings() as made:
+        idle = run_example(limited_example(tmp_path / "idle", limit=2.0), seed=1, **few)
+    assert made[0][0].certificate["round"] == 3
+    assert idle == plain

@@ -56,7 +56,11 @@ class LimitedLoss:
     def measure(
         self, model: torch.nn.Module, loader: Iterable[Any], device: Any = "cpu"
     ) -> dict[str, float]:
-        """The mean loss, and sums and counts of the constraints, over all rows of the loader."""
+        """The mean loss, sums and counts of the constraints, and slopes, over all rows.
+
+        The slope of a function is the sum over rows of |d f / d output|^2. The server compares the
+        slopes of loss and constraints to give both the same unit.
+        """
         import torch
 
         _check(model)
@@ -64,27 +68,57 @@ class LimitedLoss:
         model.eval()  # without dropout, so that the numbers are those of the model
         rows, lost = 0, 0.0
         sums, counts = dict.fromkeys(self._constraints, 0.0), dict.fromkeys(self._constraints, 0)
-        with torch.no_grad():
-            for x, y in _pairs(loader, device):
+        slopes = dict.fromkeys(["objective", *self._constraints], 0.0)
+        state = torch.get_rng_state()  # training draws the same batches as without limits
+        for x, y in _pairs(loader, device):
+            with torch.enable_grad():  # no gradient goes beyond the output, so this is cheap
                 scores = model(x)
-                rows, lost = rows + len(y), lost + float(self._per_row(scores, y).sum())
-                for name, function in self._constraints.items():
-                    values = function(scores, y)
-                    sums[name] += float(values.sum())
-                    counts[name] += values.numel()
+                losses = self._per_row(scores, y)
+                found = {name: function(scores, y) for name, function in self._constraints.items()}
+                slopes["objective"] += _slope(losses, scores)
+                for name, values in found.items():
+                    slopes[name] += _slope(values, scores)
+            rows, lost = rows + len(y), lost + float(losses.detach().sum())
+            for name, values in found.items():
+                sums[name] += float(values.detach().sum())
+                counts[name] += values.numel()
+        torch.set_rng_state(state)
         for part, training in before.items():
             part.training = training
         if not rows:
             raise UserError("the loader gives no rows: give this client some data")
-        found = {"objective": lost / rows}
-        found |= {f"sum of {name}": value for name, value in sums.items()}
-        return found | {f"rows of {name}": count for name, count in counts.items()}
+        told = {"objective": lost / rows}
+        told |= {f"sum of {name}": value for name, value in sums.items()}
+        told |= {f"slope of {name}": value for name, value in slopes.items()}
+        return told | {f"rows of {name}": count for name, count in counts.items()}
 
     def _per_row(self, scores: Any, y: Any) -> Any:
         values = self._loss(scores, y)
         if values.ndim != 1 or len(values) != len(y):
             raise UserError('the loss gives no number per row: make it with reduction="none"')
         return values
+
+
+def _slope(values: torch.Tensor, scores: Any) -> float:
+    """The sum over rows of |d f / d output|^2; 0 where nothing can be differentiated."""
+    import torch
+
+    outputs = [each for each in _tensors(scores) if each.requires_grad]
+    if not values.requires_grad or not outputs:
+        return 0.0
+    found = torch.autograd.grad(values.sum(), outputs, retain_graph=True, allow_unused=True)
+    return sum(float(each.square().sum()) for each in found if each is not None)
+
+
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
+    """The tensors in a module's output, which may be a tuple, a list or a dictionary of them."""
+    import torch
+
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, Mapping | list | tuple):
+        for part in output.values() if isinstance(output, Mapping) else output:
+            yield from _tensors(part)
 
 
 def _check(model: torch.nn.Module) -> None:

@@ -1,26 +1,26 @@
-"""FedAvg with limits: Flower's own strategy on the Lagrangian, with steered multipliers.
+"""FedAvg with limits: Flower's own strategy on the Lagrangian of the constrained problem.
 
     minimise  F_0(w)    subject to    F_m(w) <= limit_m,    m = 1..M
 
 F_0 is the mean loss over all rows of all clients, F_m the mean of a client's function over those
-rows that it counts. In round t the server publishes w(t), the weights a = (1, nu) / (1 + sum nu)
-and the shares p_m of rows that count for m. Client k takes its local steps on
+rows that it counts. In round t the server publishes w(t), the weights a_0..a_M (`weights`) and the
+shares p_m of rows that count for m. Client k takes its local steps on
 
     a_0 mean f_0 + sum_m a_m / p_m mean [the row counts for m] f_m,
 
 whose average over clients, weighted by their rows, is a_0 F_0 + sum_m a_m F_m. It also sends sums
 and counts of the f_m at w(t), from which the server knows F_m(w(t)) over all rows. These values
-move the multipliers nu as in the package's own steered methods (`methods.multipliers.steer`), and
-of all w(t) the best one that keeps the limits is returned.
+move the weights. With few rounds they jump, so the last models are also averaged, and points
+between a model that keeps the limits and a better one that does not are tried (`candidates`). The
+best model that keeps the limits is returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from logging import INFO
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common.logger import log
@@ -28,64 +28,44 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from fedssca.errors import UserError
-from fedssca.methods.multipliers import steer
-from fedssca.problem.custom import custom_problem
+from fedssca.run.apps.flower.candidates import Candidates, Measured
+from fedssca.run.apps.flower.values import Values
+from fedssca.run.apps.flower.weights import Weights
 
 __all__ = ["LimitedFedAvg"]
-
-FIRST = 0.3
-"""The first multipliers."""
-
-SPEED = 8.0
-"""By how much log nu_m would move in a training if it moved at full speed in every round. The
-package's own methods have 12 and hundreds of rounds; with few rounds of FedAvg, whose values jump,
-the multipliers would overshoot."""
-
-SHARP = 0.1
-"""The part of a limit by which it is missed at full speed. The package's own methods measure on
-batches and have 1; here values are those of all rows, without noise, and there are few rounds."""
-
-EARLY = 0.5
-"""The part of the rounds in which the multipliers stay as they are: at first every value is far
-from its limit, because little is learnt yet, and this says nothing about where it will end."""
 
 
 class LimitedFedAvg(FedAvg):
     """FedAvg that keeps limits; all settings of FedAvg are its settings too.
 
-    `limits` are the largest values allowed, by the names that the clients' constraints have. Of
-    the models after all rounds, `start` returns the one with the lowest loss among those that keep
-    all limits, and the one that breaks them least if none does. Loss and limits are those that the
-    clients measured on their training rows; the rows of evaluations play no part in the choice.
-    Clients measure a model before they train it further, so one round is trained at the end whose
-    model is thrown away. `certificate` says of the returned model what was measured.
+    `limits` are the largest values allowed, by the names that the clients' constraints have.
+    `start` returns the model with the lowest loss among those that keep all limits, and the one
+    that breaks them least if none does. Loss and limits are those that the clients measured on
+    their training rows; the rows of evaluations play no part in the choice. Clients measure a model
+    before they train it further, so one round is trained at the end whose model is thrown away.
+    If a limit was active, up to `more_models` further rounds measure averages of the last models
+    and points between models in the same way. `certificate` says of the returned model what was
+    measured.
     """
 
-    def __init__(self, limits: Mapping[str, float], **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, limits: Mapping[str, float], *, more_models: int = 3, **given: Any) -> None:
+        super().__init__(**given)
         if not limits or not all(np.isfinite(limit) for limit in limits.values()):
             raise UserError(f"limits = {dict(limits)}: give a number for each constraint's name")
-        self.limits = dict(limits)
+        if more_models < 0:
+            raise UserError(f"more_models = {more_models}: give 0 or a positive number")
+        self.limits, self.more_models = dict(limits), more_models
         self.certificate: dict[str, Any] = {}
         self._allowed = np.array(list(limits.values()))
         self._begin(1)
 
     def _begin(self, rounds: int) -> None:
         """Forget what an earlier training has left."""
-        count, self._rounds = len(self.limits), rounds
-        problem = custom_problem(
-            lambda w, batch: jnp.zeros((count + 1, 1)),
-            jnp.zeros(1),
-            limits=(SHARP * self._allowed).tolist(),
-            names=list(self.limits),
-        )
-        self._rule = steer(problem, rounds, speed=SPEED)
-        first = self._rule.init(jnp.zeros(1))
-        self._course = first._replace(log_multiplier=jnp.full(count, np.log(FIRST)))
-        self._shares = np.zeros(count)
+        self._weights = Weights(self._allowed, rounds)
+        self._models = Candidates(rounds)
+        self._shares = np.zeros(len(self.limits))
         self._sent: ArrayRecord | None = None
-        self._best: _Measured | None = None
-        self._evaluated: dict[int, _Values] = {}
+        self._evaluated: dict[int, Values] = {}
         self.certificate = {}
 
     def start(
@@ -95,25 +75,52 @@ class LimitedFedAvg(FedAvg):
         num_rounds: int = 3,
         timeout: float = 3600,
         train_config: ConfigRecord | None = None,
-        *args: Any,
-        **more: Any,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
         """Train as Flower does; the result holds the best model that keeps the limits."""
         self._begin(num_rounds)
-        config = train_config if train_config is not None else ConfigRecord()
-        result = super().start(grid, initial_arrays, num_rounds, timeout, config, *args, **more)
+        train = train_config if train_config is not None else ConfigRecord()
+        evaluate = evaluate_config if evaluate_config is not None else ConfigRecord()
+        result = super().start(
+            grid, initial_arrays, num_rounds, timeout, train, evaluate, evaluate_fn
+        )
         if self._sent is None:
             return result
-        log(INFO, "the clients measure the model of the last round")
-        last = self.configure_train(num_rounds + 1, result.arrays, config, grid)
-        _, metrics = self.aggregate_train(
-            num_rounds + 1, grid.send_and_receive(messages=last, timeout=timeout)
-        )
-        if metrics is not None:
-            result.train_metrics_clientapp[num_rounds + 1] = metrics
-        if self._best is not None:
-            result.arrays = self._best.arrays
-            self.certificate = self._certificate(self._best)
+
+        def measure(name: str, arrays: ArrayRecord, of: int | None) -> bool:
+            """Let the clients measure a model; what they train with it is thrown away."""
+            log(INFO, "the clients measure the %s", name)
+            asked = self.configure_train(num_rounds + 1, arrays, train, grid)
+            replies = list(grid.send_and_receive(messages=asked, timeout=timeout))
+            _, metrics = super(LimitedFedAvg, self).aggregate_train(num_rounds + 1, replies)
+            if metrics is None:
+                return False
+            found = self._values(replies)
+            self._keep(name, of, found)
+            if of is not None:
+                result.train_metrics_clientapp[of + 1] = self._told(metrics, found)
+            return True
+
+        answered = measure(f"model of round {num_rounds}", result.arrays, num_rounds)
+        if self._weights.active or self._models.broken:
+            for _ in range(self.more_models):
+                candidate = self._models.candidate()
+                if not answered or candidate is None:
+                    break
+                answered = measure(*candidate, None)
+        best = self._models.best
+        if best is not None:
+            result.arrays = best.arrays
+            of = num_rounds + 1 if best.round is None else best.round
+            if best.round is None:  # no round has evaluated it yet
+                asked = self.configure_evaluate(of, best.arrays, evaluate, grid)
+                replies = grid.send_and_receive(messages=asked, timeout=timeout)
+                if metrics := self.aggregate_evaluate(of, replies):
+                    result.evaluate_metrics_clientapp[of] = metrics
+                if evaluate_fn and (metrics := evaluate_fn(of, best.arrays)):
+                    result.evaluate_metrics_serverapp[of] = metrics
+            self.certificate = self._certificate(best, self._evaluated.get(of))
         for line in self._lines():
             log(INFO, line)
         return result
@@ -121,18 +128,15 @@ class LimitedFedAvg(FedAvg):
     @property
     def multipliers(self) -> dict[str, float]:
         """nu_m by the names of the limits."""
-        return dict(zip(self.limits, np.exp(self._course.log_multiplier).tolist(), strict=True))
+        return dict(zip(self.limits, self._weights.multipliers.tolist(), strict=True))
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """FedAvg's messages, with the weights of this round."""
         self._sent = arrays
-        nu = np.array(list(self.multipliers.values()))
-        # Before the first values are there, no share is known and the loss is trained alone.
-        nu = np.where(self._shares > 0, nu, 0.0)
         config["limits"] = list(self.limits)
-        config["weights"] = (np.array([1.0, *nu]) / (1 + nu.sum())).tolist()
+        config["weights"] = self._weights.sent().tolist()
         config["shares"] = np.where(self._shares > 0, self._shares, 1.0).tolist()
         return super().configure_train(server_round, arrays, config, grid)
 
@@ -146,23 +150,23 @@ class LimitedFedAvg(FedAvg):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """FedAvg's average; the values that came with it move the multipliers."""
+        """FedAvg's average; the values that came with it move the weights."""
         kept = list(replies)
         arrays, metrics = super().aggregate_train(server_round, kept)
         if arrays is None or metrics is None:
             return arrays, metrics
         found = self._values(kept)
         self._shares = found.rows / max(1, found.all_rows)
-        broken = found.values - self._allowed
-        if self._sent is not None:
-            now = _Measured(server_round - 1, self._sent, found, broken, self.multipliers)
-            if self._best is None or now.rank < self._best.rank:
-                self._best = now
-        before = self._course.log_multiplier
-        self._course = self._rule.step(self._course, jnp.asarray(server_round), jnp.asarray(broken))
-        if server_round <= EARLY * self._rounds:
-            self._course = self._course._replace(log_multiplier=before)
+        self._weights.move(found.values, found.ratios)
+        self._keep(f"model of round {server_round - 1}", server_round - 1, found)
         return arrays, self._told(metrics, found)
+
+    def _keep(self, name: str, of: int | None, found: Values) -> None:
+        """Remember what was measured of the model that was sent last."""
+        if self._sent is not None:
+            unit = np.where(self._weights.units > 0, self._weights.units, 1.0)
+            excess = float(((found.values - self._allowed) / unit).max())
+            self._models.add(Measured(name, of, self._sent, found, excess, self.multipliers))
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -175,12 +179,16 @@ class LimitedFedAvg(FedAvg):
         self._evaluated[server_round] = found = self._values(kept)
         return self._told(metrics, found)
 
-    def _values(self, replies: Iterable[Message]) -> _Values:
-        return _Values(replies, list(self.limits), self.weighted_by_key)
+    def _values(self, replies: Iterable[Message]) -> Values:
+        return Values(replies, list(self.limits), self.weighted_by_key)
 
-    def _told(self, metrics: MetricRecord, found: _Values) -> MetricRecord:
+    def _told(self, metrics: MetricRecord, found: Values) -> MetricRecord:
         """The metrics for Flower's history: values by limit and client instead of raw sums."""
-        told = {k: v for k, v in metrics.items() if not k.startswith(("sum of ", "rows of "))}
+        told = {
+            k: v
+            for k, v in metrics.items()
+            if not k.startswith(("sum of ", "rows of ", "slope of "))
+        }
         for m, name in enumerate(self.limits):
             told[name] = float(found.values[m])
             told[f"{name} by client"] = found.by_client[:, m].tolist()
@@ -188,8 +196,7 @@ class LimitedFedAvg(FedAvg):
         told["limits_kept"] = int((found.values <= self._allowed).all())
         return MetricRecord(told | {"clients": found.clients})
 
-    def _certificate(self, best: _Measured) -> dict[str, Any]:
-        held_out = self._evaluated.get(best.round)
+    def _certificate(self, best: Measured, held_out: Values | None) -> dict[str, Any]:
         limits = [
             {
                 "name": name,
@@ -201,7 +208,12 @@ class LimitedFedAvg(FedAvg):
             }
             for m, (name, limit) in enumerate(self.limits.items())
         ]
-        about = {"round": best.round, "loss": best.found.loss, "feasible": best.feasible}
+        about = {
+            "model": best.name,
+            "round": best.round,
+            "loss": best.found.loss,
+            "feasible": best.feasible,
+        }
         return about | {"clients": len(best.found.clients), "limits": limits}
 
     def _lines(self) -> list[str]:
@@ -209,7 +221,7 @@ class LimitedFedAvg(FedAvg):
         if not self.certificate:
             return ["no limits were measured: no client answered"]
         head = "all limits are kept" if self.certificate["feasible"] else "a limit is BROKEN"
-        lines = [f"model of round {self.certificate['round']}: {head} on the training rows"]
+        lines = [f"{self.certificate['model']}: {head} on the training rows"]
         for each in self.certificate["limits"]:
             lines.append(
                 f"  {each['name']}: {each['value']:.4g}, limit {each['limit']:g}, "
@@ -221,59 +233,3 @@ class LimitedFedAvg(FedAvg):
                     f"worst client {held_out['worst_client']:.4g}, {held_out['rows']} rows"
                 )
         return lines
-
-
-class _Measured(NamedTuple):
-    """A model after some round, and what the clients measured of it on their training rows."""
-
-    round: int
-    arrays: ArrayRecord
-    found: _Values
-    broken: np.ndarray
-    """F_m - limit_m."""
-    multipliers: dict[str, float]
-
-    @property
-    def feasible(self) -> bool:
-        """Whether all limits are kept."""
-        return bool((self.broken <= 0).all())
-
-    @property
-    def rank(self) -> tuple[float, float]:
-        """The lowest is the best model: the largest violation first, then the loss."""
-        return max(0.0, float(self.broken.max())), self.found.loss
-
-
-class _Values:
-    """F_0..F_M over the rows of all clients that replied, and F_1..F_M of each of them."""
-
-    def __init__(self, replies: Iterable[Message], names: list[str], weight: str) -> None:
-        good = sorted(
-            (reply for reply in replies if not reply.has_error()),
-            key=lambda reply: reply.metadata.src_node_id,
-        )
-        metrics = [next(iter(reply.content.metric_records.values())) for reply in good]
-        missing = [n for n in names if any(f"sum of {n}" not in each for each in metrics)]
-        if missing:
-            raise UserError(
-                f"no values of {', '.join(missing)} came: name the clients' constraints like the "
-                "limits of the strategy"
-            )
-        self.clients = [reply.metadata.src_node_id for reply in good]
-        sums = np.array([[each[f"sum of {n}"] for n in names] for each in metrics], float)
-        rows = np.array([[each[f"rows of {n}"] for n in names] for each in metrics], float)
-        self.rows = rows.sum(axis=0)
-        every = np.array([each[weight] for each in metrics], float)
-        self.all_rows = float(every.sum())
-        losses = np.array([each["objective"] for each in metrics], float)
-        self.loss = float(losses @ every / max(1.0, self.all_rows))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            self.values = np.where(self.rows > 0, sums.sum(axis=0) / self.rows, 0.0)
-            self.by_client = sums / rows
-
-    def about(self, m: int) -> dict[str, Any]:
-        """Value, rows and worst client of limit m."""
-        seen = self.by_client[:, m][~np.isnan(self.by_client[:, m])]
-        worst = float(seen.max()) if len(seen) else 0.0
-        value, rows = float(self.values[m]), int(self.rows[m])
-        return {"value": value, "rows": rows, "worst_client": worst}

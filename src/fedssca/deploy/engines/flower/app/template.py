@@ -94,6 +94,9 @@ faster, and runs installed code only:
         --auth-supernode-private-key kits/site-1/startup/node.key \\
         --node-config 'kit="/absolute/path/kits/site-1" data="/absolute/path/site.toml"'
 
+Every `flower-supernode` listens on a port of its own machine, 9094 by default. A second one on the
+same machine needs another: add `--port 9095`.
+
 Then, from any machine that reaches the server:
 
     flwr run . study --stream
