@@ -2,31 +2,41 @@
 
 A cell has a key, such as {"seed": 0, "rows": "iid"}, and values. It is appended to the file as soon
 as it is there, and a cell that the file has is not computed again. `evidence` writes the tables
-that are made of the cells, with what is needed to repeat them.
+that are made of the cells into docs/evidence, with what is needed to repeat them.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedssca.run.versions import versions
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.evidence.pages import table_text
+from benchmarks.evidence.record import Part, facts_of, read_record, write_record
 
 Key = Mapping[str, Any]
 
 
 class Cells:
-    """The cells in a file."""
+    """The cells in a file; every line names the code that computed it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, code: str = "") -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._path = path
+        self._path, self._now = path, code
         lines = path.read_text().splitlines() if path.exists() else []
-        self._found = {_text(line["key"]): line["values"] for line in map(json.loads, lines)}
+        found = [json.loads(line) for line in lines]
+        self._found = {_text(line["key"]): line["values"] for line in found}
+        self._codes = {line.get("code", "") for line in found}
+
+    @property
+    def code(self) -> str:
+        """The digest of the code of all cells; empty if they are of several ones."""
+        return next(iter(self._codes)) if len(self._codes) == 1 else ""
 
     def get(self, key: Key) -> dict[str, Any] | None:
         """The values of a cell, None if it was not computed yet."""
@@ -43,7 +53,9 @@ class Cells:
         }
         self._found[_text(key)] = values
         with self._path.open("a") as file:
-            file.write(json.dumps({"key": dict(key), "values": values}) + "\n")
+            line = {"key": dict(key), "values": values, "code": self._now}
+            file.write(json.dumps(line) + "\n")
+        self._codes.add(self._now)
         print(f"{key}: {values}", flush=True)
         return values
 
@@ -52,23 +64,15 @@ def _text(key: Key) -> str:
     return json.dumps(dict(key), sort_keys=True)
 
 
-def evidence(
-    path: Path, commands: Sequence[str], seeds: Sequence[int], tables: Mapping[str, Any]
-) -> None:
-    """Write tables, each a list of lines with named columns, and how they were made.
+def evidence(part: Part, cells: Cells, tables: Mapping[str, Any]) -> None:
+    """Write tables, each a list of lines with named columns, into the record of a part.
 
-    Tables that the file has under other names stay.
+    Tables that the record has under other names stay. The record names the code if all cells were
+    computed with the same one.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(path.read_text()) if path.exists() else {}
-    told = {
-        "command": sorted({*known.get("command", []), *commands}),
-        "date": datetime.now(UTC).date().isoformat(),
-        "versions": versions(),
-        "seeds": sorted({*known.get("seeds", []), *seeds}),
-        "tables": known.get("tables", {}) | {name: _rows(lines) for name, lines in tables.items()},
-    }
-    path.write_text(json.dumps(told, indent=1) + "\n")
+    known = (read_record(part.name) or {}).get("tables", {})
+    made = {name: _rows(lines) for name, lines in tables.items()}
+    write_record(part.name, facts_of(part) | {"code": cells.code, "tables": known | made})
 
 
 def _rows(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -79,6 +83,4 @@ def _rows(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def markdown(table: Sequence[Mapping[str, Any]]) -> str:
     """A table with named columns as Markdown."""
-    names = list(table[0]) if table else []
-    lines = [names, ["---"] * len(names), *([line[name] for name in names] for line in table)]
-    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+    return table_text(_rows(table))

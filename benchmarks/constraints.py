@@ -6,7 +6,8 @@
 
 DATA is a folder with Adult, credit, MNIST and the heart data, in subfolders or not. Every row is
 one training through the same code as `fedssca run`, and is kept in docs/evidence/constraints.json
-as soon as it is measured; a command that was stopped goes on where it was (`--fresh`: it does not).
+as soon as it is measured. A command that was stopped goes on where it was, if the code is the same
+(`--fresh`: it does not).
 """
 
 from __future__ import annotations
@@ -34,14 +35,13 @@ sys.path[:0] = [str(HERE), str(HERE / "zoo")]
 from problems.case import folder_of  # noqa: E402
 from tables import Evidence, Row, Table  # noqa: E402
 
+from benchmarks.evidence.pages import render  # noqa: E402
+from benchmarks.evidence.record import read_parts  # noqa: E402
 from fedssca.run import execute as runner  # noqa: E402
 from fedssca.run.build import RUNTIMES, build  # noqa: E402
 from fedssca.run.config import parse  # noqa: E402
 from fedssca.run.result import Result  # noqa: E402
-from fedssca.run.versions import versions  # noqa: E402
 
-PAGE = HERE.parent / "docs" / "constraints.md"
-EVIDENCE = PAGE.parent / "evidence" / "constraints.json"
 SEEDS = (0, 1, 2)
 
 
@@ -306,7 +306,7 @@ def picture() -> None:
         axis.legend(frameon=False)
         print(batch, plain.final["train_cost"], ours.final["train_cost"], flush=True)
     figure.axes[0].set_ylabel("training loss")
-    figure.savefig(PAGE.with_suffix(".png"), dpi=120)
+    figure.savefig(HERE.parent / "docs" / "constraints.png", dpi=120)
 
 
 def zoo() -> None:
@@ -314,7 +314,7 @@ def zoo() -> None:
     for options in (
         ["--method", "default"],
         ["--method", "rivals", "steered", "exact", "--seeds", "1"],
-        ["--summary"],
+        ["--summary", "--record"],
     ):
         subprocess.run([sys.executable, HERE / "zoo" / "run.py", *options], check=True)
 
@@ -339,18 +339,13 @@ def main() -> None:
     if said.data:
         os.environ["FEDSSCA_DATA"] = str(Path(said.data).resolve())
     warnings.simplefilter("ignore")
-    evidence = Evidence(EVIDENCE)
-    facts = {
-        "command": "python benchmarks/constraints.py all DATA",
-        "versions": versions(),
-        "seeds": list(SEEDS),
-    }
+    evidence = Evidence(read_parts()["constraints"])
     for name in [*TABLES, *OTHERS] if said.part == "all" else [said.part]:
         if name in TABLES:
-            evidence.measure(name, TABLES[name](), said.fresh, **facts)
+            evidence.measure(name, TABLES[name](), said.fresh)
         elif name in OTHERS:
             OTHERS[name]()
-    PAGE.write_text(evidence.on_page(PAGE.read_text()))
+    render()
 
 
 if __name__ == "__main__":

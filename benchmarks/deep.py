@@ -1,5 +1,6 @@
 """Deep networks at defaults: images against tuned FedAvg, two banks against pooled columns.
 
+    python benchmarks/deep.py all    --data FOLDER
     python benchmarks/deep.py images --data FOLDER [--rows 5000] [--rounds 150] [--seeds 3]
     python benchmarks/deep.py halves --data FOLDER
     python benchmarks/deep.py banks  --data FOLDER [--rounds 500] [--seeds 3]
@@ -20,8 +21,9 @@ same rows. Both are tuned alike: the weight of |w|^2 is the one
 of a small grid with the best AUC on half of the held-out rows, and the AUC of the other half is
 printed. The folder holds the files, in subfolders or not.
 
-Every training is a line in --cells, written as soon as it is done, and is not repeated. `tables`
-writes the tables from these lines to docs/evidence/deep.json and prints them.
+Every training is a line in --cells, written as soon as it is done, and is not repeated. At the end,
+and by `tables`, the tables are made from these lines, written to docs/evidence/deep.json and
+printed.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ import numpy as np
 from cells import Cells, evidence, markdown
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.evidence.record import read_parts
 from fedssca.rounds.perturb import unperturbed
 from fedssca.run import execute
 from fedssca.run.build import Job, build, engine_of
@@ -52,6 +55,8 @@ from fedssca.system import keep_compiled_programs
 LOCAL = 5
 RATES = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 HELD_OUT = 3000
+ROUNDS = 150
+"""Rounds with images, unless --rounds says otherwise."""
 RARE = 0.03
 """The largest share of the rows of a class that may be taken for another class."""
 WEIGHTS = (3e-5, 1e-4, 3e-4, 1e-3)
@@ -351,24 +356,27 @@ def pace_table(cells: Cells) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["images", "halves", "banks", "tables"])
+    parser.add_argument("what", choices=["all", "images", "halves", "banks", "tables"])
     parser.add_argument("--data", type=Path, help="the folder with the files")
     parser.add_argument("--rows", type=int, default=5000, help="rows of MNIST; 0: all")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--bank-rounds", type=int, default=500, help="those of `tables`")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--cells", type=Path, default=Path("runs/deep.jsonl"))
-    parser.add_argument("--out", type=Path, default=Path("docs/evidence/deep.json"))
     asked = parser.parse_args()
-    asked.rounds = asked.rounds or (asked.bank_rounds if asked.what == "banks" else 150)
-    cells = Cells(asked.cells)
+    part = read_parts()["deep"]
+    cells = Cells(asked.cells, part.digest())
     if asked.what != "tables":
         if asked.data is None:
             parser.error("--data: give the folder with the files")
         warnings.simplefilter("ignore")
         keep_compiled_programs()
-        {"images": images, "halves": halves, "banks": banks}[asked.what](asked, cells)
-        return
+        ways = {"images": images, "halves": halves, "banks": banks}
+        for what in ways if asked.what == "all" else [asked.what]:
+            way = argparse.Namespace(**vars(asked))
+            way.rounds = asked.rounds or (asked.bank_rounds if what == "banks" else ROUNDS)
+            ways[what](way, cells)
+    asked.rounds = asked.rounds or ROUNDS
     half = cells.get({"part": "halves", "seed": 0, "rows": asked.rows, "rounds": asked.rounds})
     tables = {
         "images": list(image_table(asked, cells)),
@@ -377,10 +385,7 @@ def main() -> None:
     asked.rounds = asked.bank_rounds
     tables |= {"banks": list(bank_table(asked, cells)), "rounds": list(pace_table(cells))}
     shown = {name: table for name, table in tables.items() if table}
-    parts = [name for name in shown if name != "rounds"]
-    commands = [f"python benchmarks/deep.py {part} --data FOLDER" for part in parts]
-    seeds = sorted({line["seed"] for table in shown.values() for line in table if "seed" in line})
-    evidence(asked.out, commands, seeds, shown)
+    evidence(part, cells, shown)
     print("\n\n".join(markdown(table) for table in shown.values()))
 
 

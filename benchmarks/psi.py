@@ -1,9 +1,9 @@
 """Seconds to align tables by their ids: all parties on this machine, each as it would be alone.
 
-Run: python benchmarks/psi.py [ids of each party] [parties ...]; default 100000 ids, 2, 3 and 5
-parties. Half of the ids are common. "all" is the whole protocol by the clock, every party's work on
-the cores of this machine; "CPU of each" is what one party does, hashing and multiplying I sets,
-which it shares out over its own cores. Results are checked against Python's own intersection.
+Run: python benchmarks/psi.py [ids of each party x parties ...]; default 100000x2 100000x3 100000x5
+1000000x2. Half of the ids are common. "elapsed" is the whole protocol by the clock, every party's
+work on the cores of this machine; "CPU per party" is what one party does, hashing and multiplying
+I sets, which it shares out over its own cores. Results are checked against Python's intersection.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ def sets_of(parties: int, ids: int) -> list[list[str]]:
     return sets
 
 
-def main(ids: int, counts: list[int]) -> None:
-    print(f"{len(cores())} cores, {ids:,} ids a party, half of them common")
-    print("parties  multiplications   all (s)  CPU of all (s)  CPU of each (s)  MB sent by each")
-    for parties in counts:
+def main(sizes: list[tuple[int, int]]) -> None:
+    print(f"{len(cores())} cores")
+    print(
+        "| ids per party | parties | multiplications | elapsed | CPU of all | CPU per party |",
+        end="",
+    )
+    print(" sent per party |\n|---|---|---|---|---|---|---|")
+    for ids, parties in sizes:
         sets = sets_of(parties, ids)
         begun, spent = time.perf_counter(), time.process_time()
         found = intersect(sets)
@@ -43,12 +47,12 @@ def main(ids: int, counts: list[int]) -> None:
         work = multiplications([ids] * parties)
         sent = parties * ids * 32 / 1e6
         print(
-            f"{parties:>7} {work:>16,} {seconds:>9.1f} {busy:>15.1f} {busy / parties:>16.1f} "
-            f"{sent:>16.1f}",
+            f"| {ids:,} | {parties} | {work:,} | {seconds:.0f} s | {busy:.0f} s | "
+            f"{busy / parties:.0f} s | {sent:.1f} MB |",
             flush=True,
         )
 
 
 if __name__ == "__main__":
-    numbers = [int(argument) for argument in sys.argv[1:]]
-    main(numbers[0] if numbers else 100_000, numbers[1:] or [2, 3, 5])
+    asked = sys.argv[1:] or ["100000x2", "100000x3", "100000x5", "1000000x2"]
+    main([(int(ids), int(count)) for ids, count in (each.split("x") for each in asked)])

@@ -32,6 +32,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 
+from benchmarks.evidence.record import read_parts
 from fedssca.data import Dataset
 from fedssca.data.named import read_credit
 from fedssca.data.tables import Reading, read_csv, write_csv
@@ -249,19 +250,17 @@ def main() -> None:
     parser.add_argument("--only", default="", help="the targets whose names contain this")
     parser.add_argument("--tables", action="store_true")
     parser.add_argument("--cells", type=Path, default=Path("runs/regression.jsonl"))
-    parser.add_argument("--out", type=Path, default=Path("docs/evidence/regression.json"))
     given = parser.parse_args()
-    cells = Cells(given.cells)
+    part = read_parts()["regression"]
+    cells = Cells(given.cells, part.digest())
     if not given.tables:
         if given.data is None:
             parser.error("--data: give the folder with the files")
         keep_compiled_programs()
         compute(given, cells)
-        return
     tables = {"errors": list(error_table(given, cells)), "limits": list(limit_table(given, cells))}
     shown = {name: table for name, table in tables.items() if table}
-    command = "python benchmarks/regression.py --data FOLDER"
-    evidence(given.out, [command], range(given.seeds), shown)
+    evidence(part, cells, shown)
     print("\n\n".join(markdown(table) for table in shown.values()))
 
 

@@ -251,6 +251,20 @@ class Table:
             self._counts["opened too small"] += len(group) < promised
 
 
+COUNTED = {
+    "exact": "sums that were exact",
+    "refused": "sums that were refused",
+    "requests refused": "requests that clients refused",
+    "groups opened": "groups whose sum could be opened",
+    "liars named": "clients that lied and were named",
+    "wrong sums": "wrong sums",
+    "opened alone": "single messages opened",
+    "opened too small": "groups that were smaller than promised",
+    "two openings of a sum": "sums of which two groups could be opened",
+    "honest named": "honest clients that were named",
+}
+
+
 def main() -> None:
     """Play all schedules and print the counts."""
     parser = argparse.ArgumentParser()
@@ -262,12 +276,9 @@ def main() -> None:
         Table(random.Random(1_000_003 * options.seed + schedule), counts).play()
         if schedule % 500 == 499:
             print(schedule + 1, dict(counts), file=sys.stderr, flush=True)
-    print(f"schedules              {options.schedules:>9,}")
-    for name in ("exact", "refused", "requests refused", "groups opened", "liars named"):
-        print(f"{name:22} {counts[name]:>9,}")
-    for name in ("wrong sums", "opened alone", "opened too small", "two openings of a sum"):
-        print(f"{name:22} {counts[name]:>9,}")
-    print(f"{'honest named':22} {counts['honest named']:>9,}")
+    print(f"| | count |\n|---|---|\n| schedules | {options.schedules:,} |")
+    for name, meaning in COUNTED.items():
+        print(f"| {meaning} | {counts[name]:,} |")
 
 
 if __name__ == "__main__":

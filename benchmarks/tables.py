@@ -1,22 +1,28 @@
-"""Measured tables: rows that are kept in a JSON file, and shown on a page between two marks.
+"""Tables that are measured row by row, and kept in the record of their part of the evidence.
 
 A row has cells that name it, and cells that are measured. Every row is written as soon as it is
-measured, so that a command that was stopped goes on where it was. A page shows a table where it has
-
-    <!-- table adult -->
-    <!-- end of table -->
+measured, so that a command that was stopped goes on where it was, as long as the code is the same.
 """
 
 from __future__ import annotations
 
-import json
-import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Evidence", "Table"]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.evidence.pages import row_text, table_text
+from benchmarks.evidence.record import (
+    FOLDER,
+    Part,
+    facts_of,
+    read_record,
+    write_record,
+)
+
+__all__ = ["Evidence", "Row", "Table"]
 
 Cells = Sequence[Any]
 Row = tuple[Cells, Callable[[], Cells]]
@@ -32,72 +38,30 @@ class Table(NamedTuple):
 
 
 class Evidence:
-    """The JSON file of a page: command, date, versions, seeds, and the rows of every table."""
+    """The record of a part, in which every table knows the code that measured it."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.content: dict[str, Any] = {"tables": {}}
-        if place.exists():
-            self.content = json.loads(place.read_text())
+    def __init__(self, part: Part, folder: Path = FOLDER) -> None:
+        self._part, self._folder, self._facts = part, folder, facts_of(part)
+        self.tables: dict[str, Any] = (read_record(part.name, folder) or {}).get("tables", {})
 
-    def measure(self, name: str, table: Table, fresh: bool, **facts: Any) -> None:
+    def measure(self, name: str, table: Table, fresh: bool) -> None:
         """Measure the rows of a table that are not there yet; with `fresh` all of them."""
-        before = [] if fresh else self.content["tables"].get(name, {}).get("rows", [])
-        rows: list[list[Any]] = []
-        print(f"\n{name}\n\n{_line(table.columns)}\n{_line('---' for _ in table.columns)}")
+        known = self.tables.get(name, {})
+        same = known.get("code") == self._facts["code"] and not fresh
+        before, rows = known.get("rows", []) if same else [], list[list[Any]]()
+        print(f"\n{name}\n\n{table_text({'columns': table.columns, 'rows': []})}", end="")
         for key, how in table.rows:
-            known = [row for row in before if row[: len(key)] == list(key)]
-            rows.append(known[0] if known else [*key, *how()])
-            print(_written(table.columns, rows[-1]), flush=True)
-            if not known:
-                later = [row for row in before if row not in rows]
-                self._keep(name, table.columns, [*rows, *later], facts)
+            there = [row for row in before if row[: len(key)] == list(key)]
+            rows.append(there[0] if there else [*key, *how()])
+            print(row_text(table.columns, rows[-1]), flush=True)
+            if not there:
+                self._keep(name, table.columns, [*rows, *(r for r in before if r not in rows)])
         if rows != before:
-            self._keep(name, table.columns, rows, facts)
+            self._keep(name, table.columns, rows)
 
-    def _keep(
-        self, name: str, columns: Mapping[str, str], rows: list[list[Any]], facts: dict[str, Any]
-    ) -> None:
-        today = datetime.now(UTC).date().isoformat()
-        tables = self.content["tables"]
-        tables[name] = {"date": today, "columns": dict(columns), "rows": rows}
-        self.content = facts | {"date": today, "tables": tables}
-        self.place.parent.mkdir(parents=True, exist_ok=True)
-        self.place.write_text(json.dumps(self.content, indent=1) + "\n")
-
-    def shown(self, name: str) -> str:
-        """A table in Markdown."""
-        table = self.content["tables"][name]
-        columns = table["columns"]
-        lines = [_line(columns), _line("---" for _ in columns)]
-        return "\n".join([*lines, *(_written(columns, row) for row in table["rows"])])
-
-    def on_page(self, page: str) -> str:
-        """The text of a page with the tables as they were measured last."""
-
-        def filled(found: re.Match[str]) -> str:
-            name, end = found[1], "<!-- end of table -->"
-            if name not in self.content["tables"]:
-                return found[0]
-            return f"<!-- table {name} -->\n\n{self.shown(name)}\n\n{end}"
-
-        return re.sub(
-            r"<!-- table (\w+) -->.*?<!-- end of table -->", filled, page, flags=re.DOTALL
-        )
-
-
-def _written(columns: Mapping[str, str], row: Cells) -> str:
-    return _line(_cell(cell, style) for cell, style in zip(row, columns.values(), strict=True))
-
-
-def _cell(cell: Any, style: str) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    return format(cell, style) if isinstance(cell, float) else str(cell)
-
-
-def _line(cells: Iterable[str]) -> str:
-    escaped = (cell.replace("|", r"\|") for cell in cells)
-    return f"| {' | '.join(escaped)} |"
+    def _keep(self, name: str, columns: Mapping[str, str], rows: list[list[Any]]) -> None:
+        code, date = self._facts["code"], self._facts["date"]
+        self.tables[name] = {"date": date, "code": code, "columns": dict(columns), "rows": rows}
+        codes = {table.get("code") for table in self.tables.values()}
+        told = self._facts | {"code": code if len(codes) == 1 else ""}
+        write_record(self._part.name, told | {"tables": self.tables}, self._folder)

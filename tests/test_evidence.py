@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.evidence import pages, record
 from benchmarks.evidence.record import FOLDER, Part, measure, read_parts, tables_in, why_old
+from benchmarks.tables import Evidence, Table
 
 SCRIPT = """
 import fedssca.errors
@@ -48,7 +49,8 @@ def test_every_record_says_how_it_was_made() -> None:
             widths = {len(row) for row in table["rows"]}
             assert widths <= {len(table["columns"])}, f"{file}: {name}"
     for part in parts.values():
-        assert part.scripts or part.command.startswith("fedssca "), part.name
+        own = part.command.startswith(("fedssca ", "python -m fedssca"))
+        assert part.scripts or own, part.name
 
 
 def test_a_part_is_measured_rendered_and_grows_old(root: Path) -> None:
@@ -102,5 +104,34 @@ def test_tables_of_a_page_are_moved_without_typing(root: Path) -> None:
 def test_numbers_of_records_are_written_alike() -> None:
     table = {"columns": ["a", "b", "c"], "rows": [["x", 0.123456, None], ["y", 7, "1 of 5"]]}
     text = pages.table_text(table)
-    assert text == "| a | b | c |\n|---|---|---|\n| x | 0.123 |  |\n| y | 7 | 1 of 5 |\n"
+    assert text == "| a | b | c |\n|---|---|---|\n| x | 0.123 | - |\n| y | 7 | 1 of 5 |\n"
     assert tables_in(text)[0]["rows"][1] == ["y", "7", "1 of 5"]
+
+
+def test_rows_are_measured_once_with_the_same_code(root: Path) -> None:
+    part, folder = Part("tried", "python script.py", keeps=True), root / "docs/evidence"
+    asked: list[str] = []
+
+    def table(*names: str) -> Table:
+        def measured(name: str) -> list[object]:
+            asked.append(name)
+            if name == "c" and len(asked) < 4:
+                raise KeyboardInterrupt
+            return [0.5, None, True]
+
+        columns = {"name": "", "share": ".1%", "none": "", "|w| kept": ""}
+        return Table(columns, ((((name,), lambda name=name: measured(name))) for name in names))
+
+    with pytest.raises(KeyboardInterrupt):
+        Evidence(part, folder).measure("losses", table("a", "b", "c"), False)
+    Evidence(part, folder).measure("losses", table("a", "b", "c"), False)
+    assert asked == ["a", "b", "c", "c"]
+    found = record.read_record("tried", folder)
+    assert why_old(part, found) == ""
+    pages.render(folder)
+    shown = "| name | share | none | \\|w\\| kept |\n|---|---|---|---|\n| a | 50.0% | - | yes |\n"
+    assert shown in (root / "docs/page.md").read_text()
+    Evidence(part, folder).measure("losses", table("b"), True)
+    (root / "script.py").write_text(SCRIPT.replace(".25", ".26"))
+    Evidence(part, folder).measure("losses", table("b"), False)
+    assert asked[4:] == ["b", "b"]

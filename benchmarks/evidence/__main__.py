@@ -107,7 +107,8 @@ def adopt_page(page: Path, name: str) -> int:
         ["git", "log", "-1", "--format=%cs", "--", str(page)],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
-    print(f"{adopt(page, name, part.command, date)} tables moved to docs/evidence/{name}.json")
+    count = adopt(page, name, part.command, date, labels=part.tables)
+    print(f"{count} tables moved to docs/evidence/{name}.json")
     return 0
 
 

@@ -8,13 +8,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.evidence.record import FOLDER, ROOT, read_record, tables_in, write_record
 
-__all__ = ["adopt", "differences", "marked", "pages", "render", "unmarked"]
+__all__ = [
+    "adopt",
+    "differences",
+    "marked",
+    "pages",
+    "render",
+    "row_text",
+    "table_text",
+    "unmarked",
+]
 
 BLOCK = re.compile(r"<!-- evidence: ([\w-]+)\.([\w-]+) -->\n(.*?)<!-- end -->", re.S)
 TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
@@ -29,18 +38,28 @@ def pages() -> list[Path]:
 
 
 def table_text(table: Mapping[str, Any]) -> str:
-    """A table as Markdown. Texts stand as they are, numbers with three significant digits."""
-    head, *rows = [
-        f"| {' | '.join(map(cell_text, line))} |\n" for line in [table["columns"], *table["rows"]]
-    ]
-    return f"{head}{'|---' * len(table['columns'])}|\n{''.join(rows)}"
+    """A table as Markdown. Texts stand as they are, numbers as their columns say."""
+    titles = table["columns"]
+    rows = "".join(f"{row_text(titles, row)}\n" for row in table["rows"])
+    return f"{row_text({}, list(titles))}\n{'|---' * len(titles)}|\n{rows}"
 
 
-def cell_text(cell: Any) -> str:
+def row_text(columns: Mapping[str, str] | Sequence[str], row: Sequence[Any]) -> str:
+    """One row as Markdown; a column without a style has three significant digits."""
+    styles = list(columns.values()) if isinstance(columns, Mapping) else []
+    styles += ["" for _ in range(len(row) - len(styles))]
+    cells = map(cell_text, row, styles)
+    return f"| {' | '.join(cells)} |"
+
+
+def cell_text(cell: Any, style: str = "") -> str:
     """One cell as Markdown."""
-    if isinstance(cell, float):
-        return f"{cell:.3g}"
-    return "" if cell is None else str(cell)
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    text = format(cell, style or ".3g") if isinstance(cell, float) else str(cell)
+    return re.sub(r"(?<!\\)\|", r"\\|", text)
 
 
 def marked(text: str) -> list[tuple[str, str]]:
@@ -89,13 +108,20 @@ def unmarked() -> Iterator[tuple[Path, int]]:
 
 
 def has_numbers(table: Mapping[str, Any]) -> bool:
-    """Whether a third of the cells behind the first column are numbers: then it is measured."""
+    """Whether a third of the cells behind the first column begin with a number: it is measured."""
     found = [cell for row in table["rows"] for cell in row[1:]]
-    numbers = [cell for cell in found if re.search(r"(?<![\w`])\.?\d", cell)]
+    numbers = [cell for cell in found if re.match(r"[*<>≤≥±+−-]*\s*\.?\d", cell)]
     return bool(found) and 3 * len(numbers) >= len(found)
 
 
-def adopt(page: Path, name: str, command: str, date: str, folder: Path = FOLDER) -> int:
+def adopt(
+    page: Path,
+    name: str,
+    command: str,
+    date: str,
+    folder: Path = FOLDER,
+    labels: Sequence[str] = (),
+) -> int:
     """Move the measured tables of a page into a record, and mark their places.
 
     Nothing is typed again, so nothing can be mistyped; the record says where its numbers are from,
@@ -109,7 +135,7 @@ def adopt(page: Path, name: str, command: str, date: str, folder: Path = FOLDER)
         inside = any(b.start() <= match.start() < b.end() for b in BLOCK.finditer(text))
         if inside or not found or not has_numbers(found[0]):
             return match[0]
-        label = f"table{len(tables) + 1}"
+        label = labels[len(tables)] if len(tables) < len(labels) else f"table{len(tables) + 1}"
         tables[label] = found[0]
         body = table_text(found[0])
         return f"<!-- evidence: {name}.{label} -->\n{body}<!-- end -->\n"

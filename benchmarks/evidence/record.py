@@ -2,6 +2,7 @@
 
 docs/evidence/parts.toml lists the parts. docs/evidence/NAME.json has the keys command, date,
 seconds, code, versions, machine, seeds and tables; a table is {"columns": [...], "rows": [[...]]}.
+Where the cells are numbers, `columns` may be {title: how its numbers are written, such as ".4f"}.
 """
 
 from __future__ import annotations
@@ -23,7 +24,18 @@ from typing import Any, NamedTuple
 from fedssca.run.versions import versions
 from fedssca.studies.reproduce.cache import fingerprint
 
-__all__ = ["FOLDER", "ROOT", "Part", "measure", "read_parts", "read_record", "tables_in", "why_old"]
+__all__ = [
+    "FOLDER",
+    "ROOT",
+    "Part",
+    "facts_of",
+    "measure",
+    "read_parts",
+    "read_record",
+    "tables_in",
+    "why_old",
+    "write_record",
+]
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/evidence"
@@ -47,6 +59,8 @@ class Part(NamedTuple):
     """Where the measured code begins, if the command runs no script of the repository."""
     files: Sequence[str] = ()
     """Other files of the repository that decide the numbers."""
+    keeps: bool = False
+    """Whether the command writes its tables into the record itself, row by row."""
 
     @property
     def scripts(self) -> list[Path]:
@@ -89,28 +103,39 @@ def why_old(part: Part, record: Mapping[str, Any] | None) -> str:
 
 def measure(part: Part, folder: Path = FOLDER) -> Record:
     """Run the command of a part and write its record; the record is written when all is done."""
-    code, begun = part.digest(), time.time()
+    facts, begun = facts_of(part), time.time()
     own = ROOT / "build/evidence" / f"{part.name}.json"
     own.parent.mkdir(parents=True, exist_ok=True)
     own.unlink(missing_ok=True)
-    words = [str(own) if word == "{out}" else word for word in shlex.split(part.command)]
+    given = {"{out}": str(own), "DATA": os.environ.get("FEDSSCA_DATA", "")}
+    words = [given.get(word, word) for word in shlex.split(part.command)]
+    if "" in words:
+        raise SystemExit(f"{part.name} needs data: set FEDSSCA_DATA to the folder of the data sets")
     if words[0] in ("python", "fedssca"):
         start = ["-m", "fedssca"] if words[0] == "fedssca" else []
         words = [sys.executable, *start, *words[1:]]
     done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    record: Record = {
-        "command": part.command,
-        "date": time.strftime("%Y-%m-%d", time.gmtime(begun)),
-        "seconds": round(time.time() - begun),
-        "code": code,
-        "versions": versions(),
-        "machine": machine(),
-        "seeds": list(part.seeds),
-    }
+    record: Record = facts | {"seconds": round(time.time() - begun)}
+    if part.keeps:
+        written = read_record(part.name, folder)
+        write_record(part.name, (written or {}) | record, folder)
+        return record
     written = json.loads(own.read_text(encoding="utf-8")) if own.exists() else {}
     tables = written.pop("tables", None) or named(tables_in(done.stdout), part)
     write_record(part.name, record | written | {"tables": tables}, folder)
     return record
+
+
+def facts_of(part: Part) -> Record:
+    """What a record says of how its numbers are measured: command, date, code, machine."""
+    return {
+        "command": part.command,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "code": part.digest(),
+        "versions": versions(),
+        "machine": machine(),
+        "seeds": list(part.seeds),
+    }
 
 
 def write_record(name: str, record: Record, folder: Path = FOLDER) -> None:

@@ -2,12 +2,14 @@
 
     python benchmarks/zoo/run.py [--case NAME ...] [--method default] [--seeds 3] [--summary]
 
-Every result is appended to a file as soon as it exists; a run that is started again goes on.
+Every result is appended to a file as soon as it exists; a run that is started again goes on. With
+--record, the summary also writes its tables to docs/evidence/zoo.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -102,6 +104,17 @@ def decided(store: Store, name: str) -> bool:
     return bool(runs) and at_optimum(runs, reference(name))
 
 
+def write_tables(store: Store) -> None:
+    """Write the tables of docs/constraints.md into the record of the zoo."""
+    from counts import tables
+
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from benchmarks.evidence.record import facts_of, read_parts, write_record
+
+    facts = facts_of(read_parts()["zoo"])
+    write_record("zoo", facts | {"tables": tables(store.records, list(CASES))})
+
+
 def main() -> None:
     args = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     args.add_argument("--case", nargs="+", default=[], help="cases (default: all but large ones)")
@@ -111,6 +124,7 @@ def main() -> None:
     args.add_argument("--large", action="store_true", help="include the large cases")
     args.add_argument("--fresh", action="store_true", help="forget earlier results")
     args.add_argument("--summary", action="store_true", help="train nothing; count and plot")
+    args.add_argument("--record", action="store_true", help="write the tables of the pages")
     args.add_argument("--out", type=Path, default=Path("runs/zoo"), help="folder of the results")
     said = args.parse_args()
     if unknown := set(said.case) - set(CASES):
@@ -125,6 +139,8 @@ def main() -> None:
 
         print(summarise(store.records, said.case or list(CASES)))
         print(f"\n{plot(store.records, said.case or list(CASES), said.out / 'zoo.png')}")
+        if said.record:
+            write_tables(store)
         return
     methods = list(dict.fromkeys(m for s in said.method for m in CHOICES.get(s, [s])))
     seeds = range(said.first, said.first + said.seeds)

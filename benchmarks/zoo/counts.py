@@ -1,0 +1,76 @@
+"""The tables of the zoo that docs/constraints.md shows."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from problems import CASES
+from records import Record
+from summary import PRICE, RIVALS, References, Runs, at_optimum, chosen, median_score
+from table import gap, price_error, verdict
+
+__all__ = ["tables"]
+
+WAYS = ("default", "exact-calibrated", "exact-printed", "steered")
+
+
+def tables(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
+    """The counts of the methods that need no tuning, and the default beside the tuned ones."""
+    found, known = chosen(records, names), References()
+    ways = [way for way in WAYS if way in found]
+    columns = [_counts(found[way], known) for way in ways]
+    rows = [[title, *(column[title] for column in columns)] for title in columns[0]]
+    compared = {"columns": ["problem", "default", "best of the others", "difference"]}
+    return {
+        "counts": {"columns": ["", *ways], "rows": rows},
+        "rivals": compared | {"rows": _compared(found, known)},
+    }
+
+
+def _counts(cases: dict[str, list[Record]], known: References) -> dict[str, str]:
+    runs = [run for name in cases for run in cases[name]]
+    said = [verdict(run) for run in runs]
+    kept = [run for run in runs if verdict(run) == "kept"]
+    errors = [price_error(run, known[run["case"]]) for run in kept]
+    shown = [error for error in errors if error is not None]
+    feasible = sum(said.count(word) for word in ("kept", "broken", "failed"))
+    impossible = said.count("said") + said.count("silent")
+    return {
+        "problems, runs": f"{len(cases)}, {len(runs)}",
+        "not a number, or an error": f"{said.count('failed')}",
+        "limits kept on the training rows": f"{said.count('kept')} of {feasible}",
+        "limits that cannot be kept: said": f"{said.count('said')} of {impossible}",
+        "objective above exact optima": _spread(kept, known, True),
+        "objective above the best known points": _spread(kept, known, False),
+        f"prices shown that are within {PRICE:.0%}": (
+            f"{sum(error <= PRICE for error in shown)} of {len(shown)}"
+        ),
+        "verdict: converged": f"{sum(bool(run.get('converged')) for run in runs)} of {len(runs)}",
+    }
+
+
+def _spread(kept: Sequence[Record], known: References, exact: bool) -> str:
+    found = [gap(r, known[r["case"]]) for r in kept if known[r["case"]].get("exact") is exact]
+    numbers = [value for value in found if value is not None]
+    if not numbers:
+        return "-"
+    return f"median {100 * statistics.median(numbers):.2f} %, worst {100 * max(numbers):.1f} %"
+
+
+def _compared(found: Runs, known: References) -> list[list[Any]]:
+    """The problems on which the default is not within 1 % of an exact optimum."""
+    rows: list[tuple[float, list[Any]]] = []
+    for name, runs in found["default"].items():
+        if not CASES[name].feasible or at_optimum(runs, known[name]):
+            continue
+        others = {m: median_score(found[m][name]) for m in RIVALS if name in found.get(m, {})}
+        if others:
+            rival = min(others, key=lambda m: others[m])
+            own, other = median_score(runs), others[rival]
+            size = max(abs(known[name].get("objective", other)), known[name].get("unit", 1e-9))
+            ahead = 100 * (own - other) / size
+            cells = [f"`{name}`", f"{own:.4g}", f"{other:.4g} ({rival})", f"{ahead:+.1f} %"]
+            rows.append((ahead, cells))
+    return [cells for _, cells in sorted(rows)]
