@@ -11,7 +11,7 @@ pytest.importorskip("flwr", reason="needs the flower extra: pip install 'fedssca
 
 from flwr.app import Array, ArrayRecord
 
-from fedssca.run.apps.flower.candidates import Candidates, Measured
+from fedssca.run.apps.flower.candidates import Candidates, MeasuredModel
 from fedssca.run.apps.flower.weights import Weights
 
 COURSE = [0.1, 0.15, 0.3, 0.6, 0.8, 0.95, 0.93, 0.85, 0.92, 0.88]
@@ -55,9 +55,9 @@ def test_large_weights_are_divided() -> None:
     assert sent[1] / sent[0] == pytest.approx(told[-1])
 
 
-def model(name: str, of: int | None, at: float, loss: float, excess: float) -> Measured:
+def model(name: str, of: int | None, at: float, loss: float, excess: float) -> MeasuredModel:
     arrays = ArrayRecord({"w": Array(np.array([at], np.float32)), "n": Array(np.array([of or 0]))})
-    return Measured(name, of, arrays, SimpleNamespace(loss=loss), excess, {})  # type: ignore[arg-type]
+    return MeasuredModel(name, of, arrays, SimpleNamespace(loss=loss), excess, {})  # type: ignore[arg-type]
 
 
 def test_the_average_and_then_points_nearer_the_limit_are_tried() -> None:

@@ -16,7 +16,7 @@ from flwr.app import Array, ArrayRecord
 
 from fedssca.run.apps.flower.values import Values
 
-__all__ = ["Candidates", "Measured"]
+__all__ = ["Candidates", "MeasuredModel"]
 
 TAIL = 3
 """How many of the last models are averaged, at most; with T rounds at most T / 2."""
@@ -29,7 +29,7 @@ NEAR = 0.02
 """X is near enough to a limit at this part of the largest distance; nothing more is tried."""
 
 
-class Measured(NamedTuple):
+class MeasuredModel(NamedTuple):
     """A model, and what the clients measured of it on their training rows."""
 
     name: str
@@ -56,10 +56,10 @@ class Candidates:
     """The measured models of a training, as far as they are still needed."""
 
     def __init__(self, rounds: int) -> None:
-        self._last: deque[Measured] = deque(maxlen=max(1, min(TAIL, rounds // 2)))
+        self._last: deque[MeasuredModel] = deque(maxlen=max(1, min(TAIL, rounds // 2)))
         self._averaged = False
-        self._beyond: Measured | None = None
-        self.best: Measured | None = None
+        self._beyond: MeasuredModel | None = None
+        self.best: MeasuredModel | None = None
         """The model with the lowest rank."""
 
     @property
@@ -67,7 +67,7 @@ class Candidates:
         """Whether the last model breaks a limit."""
         return bool(self._last) and not self._last[-1].feasible
 
-    def add(self, model: Measured) -> None:
+    def add(self, model: MeasuredModel) -> None:
         """Take in a measured model."""
         if self.best is None or model.rank < self.best.rank:
             self.best = model
@@ -95,7 +95,7 @@ class Candidates:
         return name, _mean([(1 - way, x.arrays), (way, y.arrays)])
 
 
-def _short(model: Measured) -> str:
+def _short(model: MeasuredModel) -> str:
     """A name that does not grow when points between points are taken."""
     return "previous point" if model.name.startswith("point") else model.name
 

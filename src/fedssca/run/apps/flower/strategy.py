@@ -28,7 +28,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from fedssca.errors import UserError
-from fedssca.run.apps.flower.candidates import Candidates, Measured
+from fedssca.run.apps.flower.candidates import Candidates, MeasuredModel
 from fedssca.run.apps.flower.values import Values
 from fedssca.run.apps.flower.weights import Weights
 
@@ -166,7 +166,7 @@ class LimitedFedAvg(FedAvg):
         if self._sent is not None:
             unit = np.where(self._weights.units > 0, self._weights.units, 1.0)
             excess = float(((found.values - self._allowed) / unit).max())
-            self._models.add(Measured(name, of, self._sent, found, excess, self.multipliers))
+            self._models.add(MeasuredModel(name, of, self._sent, found, excess, self.multipliers))
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -196,7 +196,7 @@ class LimitedFedAvg(FedAvg):
         told["limits_kept"] = int((found.values <= self._allowed).all())
         return MetricRecord(told | {"clients": found.clients})
 
-    def _certificate(self, best: Measured, held_out: Values | None) -> dict[str, Any]:
+    def _certificate(self, best: MeasuredModel, held_out: Values | None) -> dict[str, Any]:
         limits = [
             {
                 "name": name,
