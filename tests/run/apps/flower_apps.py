@@ -1,6 +1,6 @@
 """Flower's apps in this process: a grid that gives every message to a ClientApp.
 
-`python -m tests.run.apps.flower_apps 10 11 12 13 14` prints the table of docs/flower.md (seeds).
+`python -m tests.run.apps.flower_apps 20 21 22 23 24 25 26 27` prints the table of docs/flower.md.
 `--limit 0.7` sets another limit, `--weight 1.5` a constant multiplier instead of the strategy's
 rule, `--mnist FOLDER` trains on 2400 rows of MNIST, `--after` leaves out the app without limits.
 """
@@ -201,22 +201,20 @@ def main() -> None:
             stack.enter_context(mock.patch.object(Weights, "sent", return_value=fixed))
         folders = {} if given.after else {"before": example(scratch / "before", given.mnist)}
         folders["after"] = limited_example(scratch / "after", given.limit, given.mnist)
+        print("| seed | app | accuracy | confidence, training rows | server's rows | limit kept |")
+        print("|---|---|---|---|---|---|")
+        accuracies: dict[str, list[float]] = {name: [] for name in folders}
         for seed in given.seeds:
             for name, folder in folders.items():
                 accuracy, trained, unseen = run_example(folder, seed=seed)
-                print(
-                    f"seed {seed} {name:6} accuracy {accuracy:.3f}, confidence: "
-                    f"training rows {trained:.3f}, test rows {unseen:.3f}",
-                    flush=True,
-                )
-            strategy, result = made[-1]
-            last = max(result.train_metrics_clientapp)
-            kept = "kept" if strategy.certificate["feasible"] else "BROKEN"
-            print(
-                f"seed {seed} {kept}, returned: {strategy.certificate['model']}; after the last "
-                f"round: {result.train_metrics_clientapp[last]['confidence']:.3f}",
-                flush=True,
-            )
+                accuracies[name].append(accuracy)
+                kept = "-" if name == "before" else "no"
+                if name == "after" and made[-1][0].certificate["feasible"]:
+                    kept = f"yes, {made[-1][0].certificate['model']}"
+                cells = f"{100 * accuracy:.1f} % | {trained:.3f} | {unseen:.3f} | {kept}"
+                print(f"| {seed} | {name} | {cells} |", flush=True)
+        for name, found in accuracies.items():
+            print(f"| mean | {name} | {100 * np.mean(found):.1f} % | | | |")
 
 
 if __name__ == "__main__":

@@ -72,10 +72,21 @@ def test_the_average_and_then_points_nearer_the_limit_are_tried() -> None:
     models.add(model(name, None, 0.5, 0.6, 0.1))  # breaks the limit by less
     name, point = models.candidate() or ("", ArrayRecord())
     assert 0 < float(point["w"].numpy()[0]) < 0.5, "between the kept model and the nearest broken"
-    models.add(model(name, None, 0.33, 0.7, -0.01))
+    models.add(model(name, None, 0.33, 0.61, -0.01))
     assert models.best is not None
     assert (models.best.name, models.best.feasible) == (name, True)
-    assert models.candidate() is None, "near enough to the limit"
+    assert models.candidate() is None, "hardly anything is to be gained"
+
+
+def test_a_short_way_back_from_a_trained_model_is_preferred() -> None:
+    """The model that keeps the limits best is near them, and hardly trained."""
+    models = Candidates(3)
+    models.add(model("model of round 1", 1, 0.0, 2.0, -1.0))
+    models.add(model("model of round 2", 2, 0.5, 1.0, -0.001))
+    models.add(model("model of round 3", 3, 1.0, 0.2, 0.02))
+    name, point = models.candidate() or ("", ArrayRecord())
+    assert name.endswith("from the model of round 3 to the model of round 1")
+    assert 0.9 < float(point["w"].numpy()[0]) < 1.0
 
 
 def test_the_least_broken_model_is_returned_if_none_keeps_the_limits() -> None:

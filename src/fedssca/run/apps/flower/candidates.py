@@ -1,9 +1,11 @@
 """Which model is returned: one of a round, an average of the last ones, or a point between two.
 
 FedAvg with few rounds gives models whose values jump from round to round. The average of the last
-models is steadier. On the segment between X, the best model that keeps all limits, and Y, a model
-with a lower loss that breaks one, values change continuously: a point near the limit is sought by
-linear interpolation (regula falsi). All of them are measured on training rows like any model.
+models is steadier. On the segment between Y, a model that breaks a limit, and X, one that keeps all
+of them, values change continuously, and a point near the limit is sought by linear interpolation
+(regula falsi). Of all pairs the one with the lowest interpolated loss is tried: from a trained
+model that hardly breaks a limit, a short way towards an early model that keeps it by far is enough.
+All of them are measured on training rows like any model.
 """
 
 from __future__ import annotations
@@ -21,12 +23,17 @@ __all__ = ["Candidates", "MeasuredModel"]
 TAIL = 3
 """How many of the last models are averaged, at most; with T rounds at most T / 2."""
 
-SHORT = 0.8
-"""The part of the interpolated way to the limit that is gone: values on the way to Y often rise
-faster at first."""
+FAR = 1.25
+"""How much of the interpolated way from Y to the limit is gone: values often fall more slowly."""
 
-NEAR = 0.02
-"""X is near enough to a limit at this part of the largest distance; nothing more is tried."""
+INSIDE = 0.01
+"""The part of the largest distance to the limit by which a point is to keep it."""
+
+GAIN = 0.01
+"""The part of the loss by which a point must be expected to be better than the best model."""
+
+KEPT = 12
+"""How many of the last measured models are kept for this."""
 
 
 class MeasuredModel(NamedTuple):
@@ -57,8 +64,9 @@ class Candidates:
 
     def __init__(self, rounds: int) -> None:
         self._last: deque[MeasuredModel] = deque(maxlen=max(1, min(TAIL, rounds // 2)))
+        self._measured: deque[MeasuredModel] = deque(maxlen=KEPT)
+        self._tried: set[tuple[str, str]] = set()
         self._averaged = False
-        self._beyond: MeasuredModel | None = None
         self.best: MeasuredModel | None = None
         """The model with the lowest rank."""
 
@@ -73,10 +81,7 @@ class Candidates:
             self.best = model
         if model.round is not None:
             self._last.append(model)
-        # Y: among models of rounds the lowest loss; points between come closer to the limit.
-        lower = self._beyond is None or model.found.loss < self._beyond.found.loss
-        if not model.feasible and (lower or model.round is None):
-            self._beyond = model
+        self._measured.append(model)
 
     def candidate(self) -> tuple[str, ArrayRecord] | None:
         """The next model to measure and its name, or None if nothing is left to try."""
@@ -85,14 +90,24 @@ class Candidates:
             rounds = [model.round for model in self._last]
             parts = [(1 / len(rounds), model.arrays) for model in self._last]
             return f"average of the models of rounds {rounds[0]} to {rounds[-1]}", _mean(parts)
-        x, y = self.best, self._beyond
-        if x is None or y is None or not x.feasible or x.excess > -NEAR:
+        kept = [model for model in self._measured if model.feasible]
+        broken = [model for model in self._measured if not model.feasible]
+        pairs = [(y, x) for y in broken for x in kept if (y.name, x.name) not in self._tried]
+        if self.best is None or not pairs:
             return None
-        if y.found.loss >= x.found.loss:
+        y, x = min(pairs, key=lambda pair: _between(*pair)[1])
+        way, loss = _between(y, x)
+        if loss >= (1 - GAIN) * self.best.found.loss:
             return None
-        way = SHORT * x.excess / (x.excess - y.excess)
-        name = f"point {way:.2f} of the way from the {_short(x)} to the {_short(y)}"
-        return name, _mean([(1 - way, x.arrays), (way, y.arrays)])
+        self._tried.add((y.name, x.name))
+        name = f"point {way:.2f} of the way from the {_short(y)} to the {_short(x)}"
+        return name, _mean([(way, x.arrays), (1 - way, y.arrays)])
+
+
+def _between(y: MeasuredModel, x: MeasuredModel) -> tuple[float, float]:
+    """The part of the way from Y to X that should be enough to keep the limits, and its loss."""
+    way = min(1.0, FAR * (y.excess + INSIDE) / (y.excess - x.excess))
+    return way, (1 - way) * y.found.loss + way * x.found.loss
 
 
 def _short(model: MeasuredModel) -> str:
