@@ -8,24 +8,11 @@ I sets, which it shares out over its own cores. Results are checked against Pyth
 
 from __future__ import annotations
 
-import random
 import sys
-import time
 
-from fedssca.privacy.psi.protocol import intersect, multiplications
+from fedssca.privacy.psi.protocol import multiplications
+from fedssca.studies.bench.align import align_ids
 from fedssca.system import cores
-
-
-def sets_of(parties: int, ids: int) -> list[list[str]]:
-    shuffler = random.Random(0)
-    common = [f"patient-{number:09d}" for number in range(ids // 2)]
-    sets = [
-        common + [f"only-{party}-{number:09d}" for number in range(ids - len(common))]
-        for party in range(parties)
-    ]
-    for own in sets:
-        shuffler.shuffle(own)
-    return sets
 
 
 def main(sizes: list[tuple[int, int]]) -> None:
@@ -36,14 +23,8 @@ def main(sizes: list[tuple[int, int]]) -> None:
     )
     print(" sent per party |\n|---|---|---|---|---|---|---|")
     for ids, parties in sizes:
-        sets = sets_of(parties, ids)
-        begun, spent = time.perf_counter(), time.process_time()
-        found = intersect(sets)
-        seconds, busy = time.perf_counter() - begun, time.process_time() - spent
-        right = sorted(set(sets[0]).intersection(*sets[1:]))
-        for own, rows in zip(sets, found, strict=True):
-            if [own[row] for row in rows] != right:
-                raise SystemExit("the result is wrong")
+        took = align_ids(ids, parties, lambda count: None)
+        seconds, busy = took["seconds"], took["processor_seconds"]
         work = multiplications([ids] * parties)
         sent = parties * ids * 32 / 1e6
         print(

@@ -18,6 +18,7 @@ from fedssca.cli import main as cli
 from fedssca.errors import UserError
 from fedssca.problem import models as classifier_models
 from fedssca.studies.bench import (
+    align,
     costs,
     deep,
     extras,
@@ -28,6 +29,7 @@ from fedssca.studies.bench import (
     peers,
     report,
     sent_bytes,
+    sums,
     task,
     timing,
 )
@@ -325,3 +327,27 @@ def test_growth_asks_only_peers_whose_environments_are_there(
     data: task.Images, tmp_path: Path
 ) -> None:
     assert growth._peers(data, tmp_path, False, quiet) == []
+
+
+def test_secure_sums_and_alignments_are_measured(monkeypatch, capsys, tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    pytest.importorskip("rbcl")
+    monkeypatch.setattr(sums, "NUMBERS", (5,))
+    monkeypatch.setattr(align, "QUICK", ((30, 2), (20, 3)))
+    code, out, _ = run(
+        monkeypatch, capsys, "--only", "sums", "--quick", "--json", "--out", tmp_path
+    )
+    assert code == 0
+    found = json.loads(out)
+    assert [name.partition(", ")[2] for name in found["sums"]] == [
+        "the first",
+        "a later one",
+        "30 vanish before they answer",
+        "10 vanish after they answered",
+    ]
+    assert all(seconds > 0 for seconds in found["sums"].values())
+    code, out, _ = run(monkeypatch, capsys, "--only", "psi", "--quick", "--out", tmp_path)
+    assert code == 0
+    assert "3 parties, 20 ids each" in out
+    written = {file.name for file in tmp_path.iterdir()}
+    assert {"sums.csv", "sums.png", "psi.csv", "psi.png"} <= written

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedssca.data import cache_folder
 from fedssca.errors import UserError
+from fedssca.studies.bench.align import measure_psi
 from fedssca.studies.bench.costs import measure_costs
 from fedssca.studies.bench.deep import measure_deep
 from fedssca.studies.bench.growth import measure_growth
@@ -19,12 +20,24 @@ from fedssca.studies.bench.noise import measure_noise
 from fedssca.studies.bench.peers import Plan, folder, measure_peers
 from fedssca.studies.bench.sent_bytes import measure_bytes
 from fedssca.studies.bench.start import measure_start
+from fedssca.studies.bench.sums import measure_sums
 from fedssca.studies.bench.task import images
 from fedssca.studies.bench.timing import machine
 
 __all__ = ["SECTIONS", "measure_all"]
 
-SECTIONS = ("limit", "methods", "noise", "deep", "start", "bytes", "peers", "growth")
+SECTIONS = (
+    "limit",
+    "methods",
+    "noise",
+    "deep",
+    "start",
+    "bytes",
+    "sums",
+    "psi",
+    "peers",
+    "growth",
+)
 Tell = Callable[[str], None]
 """Takes a line about the progress, or a warning."""
 
@@ -52,39 +65,30 @@ def measure_all(
         warn(f"note: the machine is busy (load {load} on {processors} processors): these are rough")
     home = (venvs or cache_folder() / "bench").expanduser().absolute()
     turns, seconds = (2, 0.03) if quick else (15, 0.2)
-    if "limit" in sections:
-        found |= measure_limit(data, turns, seconds, tick)
-        found |= measure_costs(data, turns, seconds, tick)
-    if "methods" in sections:
-        found |= measure_methods(data, methods, turns, seconds, tick)
-    if "noise" in sections:
-        found |= measure_noise(data, turns, seconds, tick)
-    if "deep" in sections:
+    ways: dict[str, Callable[[], dict[str, Any]]] = {
+        "limit": lambda: (
+            measure_limit(data, turns, seconds, tick) | measure_costs(data, turns, seconds, tick)
+        ),
+        "methods": lambda: measure_methods(data, methods, turns, seconds, tick),
+        "noise": lambda: measure_noise(data, turns, seconds, tick),
+        "deep": lambda: measure_deep(data, turns, seconds, tick),
+        "start": lambda: measure_start(1 if quick else 5, tick),
+        "bytes": lambda: measure_bytes(quick, tick),
+        "sums": lambda: measure_sums(1 if quick else 5, tick),
+        "psi": lambda: measure_psi(quick, tick),
+        "peers": lambda: measure_peers(data, _plan(quick), 1 if quick else 3, home, tick),
+        "growth": lambda: measure_growth(data, max(2, turns // 3), seconds / 2, home, quick, tick),
+    }
+    for name in (name for name in SECTIONS if name in sections):
         try:
-            found |= measure_deep(data, turns, seconds, tick)
+            found |= ways[name]()
         except UserError as error:
-            if sections == ("deep",):
+            if sections == (name,):
                 raise
             warn(f"note: {error}")
-    if "start" in sections:
-        found |= measure_start(1 if quick else 5, tick)
-    if "bytes" in sections:
-        try:
-            found |= measure_bytes(quick, tick)
-        except UserError as error:
-            if sections == ("bytes",):
-                raise
-            warn(f"note: {error}")
-    if "peers" in sections:
-        plan = Plan(threads=os.cpu_count() or 1)
-        if quick:
-            plan = dataclasses.replace(plan, rounds=40, warmup=5, seconds=0.3)
-        try:
-            found |= measure_peers(data, plan, 1 if quick else 3, home, tick)
-        except UserError as error:
-            if sections == ("peers",):
-                raise
-            warn(f"note: {error}")
-    if "growth" in sections:
-        found |= measure_growth(data, max(2, turns // 3), seconds / 2, home, quick, tick)
     return found
+
+
+def _plan(quick: bool) -> Plan:
+    plan = Plan(threads=os.cpu_count() or 1)
+    return dataclasses.replace(plan, rounds=40, warmup=5, seconds=0.3) if quick else plan

@@ -27,6 +27,10 @@ RATIOS = {
     "start_cold": "the same when nothing is compiled",
     "bytes": "bytes to the same accuracy / those of momentum SGD in 32 bits",
 }
+SECONDS = {
+    "sums": "processor time of a secure sum over 100 clients, all parties",
+    "psi": "time to find common ids, all parties on this machine",
+}
 MARKERS = "os^DvPX"
 LABELS = {
     "batch": "batch B",
@@ -57,6 +61,10 @@ def print_found(found: Found) -> None:
     for section, title in RATIOS.items():
         if section in found:
             _table(console, title, ("what", "ratio"), _ratio_rows(found[section]))
+    for section, title in SECONDS.items():
+        if section in found:
+            spent = [(name, f"{seconds:.3g}") for name, seconds in found[section].items()]
+            _table(console, title, ("what", "seconds"), spent)
     if "peers" in found:
         kept = {k: v for k, v in found["peers_details"].items() if k not in found["peers_failed"]}
         heads = ("framework", "ms / round", "ratio", "spread", "start-up", "loss")
@@ -128,9 +136,13 @@ def save(found: Found, out: Path) -> list[Path]:
             written.append(_csv(out / "methods.csv", found["methods_seconds"]))
             title = "seconds per round (log scale)"
             written.append(_bars(out / "methods.png", found["methods"], title, log=True))
-        for section in ("noise", "deep", "start"):
+        for section in ("noise", "deep", "start", *SECONDS):
             if section in found:
                 written.append(_csv(out / f"{section}.csv", found[f"{section}_seconds"]))
+        for section in (section for section in SECONDS if section in found):
+            label = f"seconds: {SECONDS[section]}"
+            place = out / f"{section}.png"
+            written.append(_bars(place, found[section], label, log=False, ratio=False))
         if "bytes" in found:
             written.append(_csv(out / "bytes.csv", found["bytes_details"]))
             sent = {
@@ -155,7 +167,18 @@ def save(found: Found, out: Path) -> list[Path]:
 
 
 def _csv(path: Path, rows: Mapping[str, Found]) -> Path:
-    keys = ["axis", "value", "line", "seconds", "best", "median", "spread", "startup", "loss"]
+    keys = [
+        "axis",
+        "value",
+        "line",
+        "seconds",
+        "processor_seconds",
+        "best",
+        "median",
+        "spread",
+        "startup",
+        "loss",
+    ]
     keys += ["rounds", "rounds_sd", "megabytes", "secure_sum_megabytes", "runs"]
     used = [key for key in keys if any(key in row for row in rows.values())]
     with path.open("w", newline="") as file:
