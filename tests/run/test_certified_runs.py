@@ -166,3 +166,23 @@ def test_calibration_rows_in_python() -> None:
     wrong = Calibration(promised.rows, 1.0)
     with pytest.raises(fedssca.UserError, match="between 0 and 1"):
         fedssca.simulate(problem, clients, steps, rounds=2, calibration=wrong)
+
+
+def test_a_cautious_model_shows_no_prices_and_says_that_it_learnt_little(shell: Shell) -> None:
+    """Weak features, so that few misses on new rows are reached by predicting "yes" for all."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(900, 2))
+    sick = x[:, 0] + 2 * rng.normal(size=900) > 1
+    lines = (f"{a:.3f},{b:.3f},{'yes' if y else 'no'}" for (a, b), y in zip(x, sick, strict=True))
+    (shell.folder / "rows.csv").write_text("\n".join(["a,b,y", *lines]))
+    place = f'path = "{shell.folder / "rows.csv"}"\nlabel = "y"'
+    own = BASE.replace('name = "breast-cancer"', place)
+    own = own.replace("positive = 0\nlimit = 0.15", 'positive = "yes"\nlimit = 0.1')
+    found = run(shell, text=own.replace("limit = 0.5\n", "limit = 5.0\n"))
+    certificate = found["certificate"]
+    assert certificate["certified"] is True
+    assert [entry["multiplier"] for entry in certificate["constraints"]] == [None, None]
+    assert certificate["prices"].startswith("prices are not shown")
+    assert "no better than that of a constant prediction" in found["notes"][0]
+    text = " ".join(found["notes"][1:])
+    assert certificate["converged"] or "training is not finished" in text

@@ -153,7 +153,7 @@ def _how_far(certificate: Row) -> str:
     if certificate["kkt_residual"] is None:
         return "all values carry privacy noise; no KKT residual is computed"
     converged = "converged" if certificate["converged"] else "not converged"
-    return f"{converged}: KKT residual {certificate['kkt_residual']:.2g} (0: nothing left to gain)"
+    return f"{converged}: KKT residual {certificate['kkt_residual']:.2g} (0: optimal)"
 
 
 def coloured(status: str, text: str) -> str:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from fedssca.data.split import Columns, Rows
 from fedssca.evaluate.biases import biases
-from fedssca.evaluate.certificate import unfinished
+from fedssca.evaluate.certificate import no_better_than_constant, unfinished
 from fedssca.evaluate.confidence import Promise, certify_alone, certify_path
 from fedssca.evaluate.confidence.plain import plain_claim, promised_sides
 from fedssca.evaluate.evaluator import Evaluator
@@ -23,6 +24,10 @@ from fedssca.run.result import Result
 __all__ = ["with_certificate"]
 
 Row = dict[str, Any]
+CAUTIOUS = (
+    "prices are not shown: the returned model was made more cautious than the trained one, so that "
+    "its limits hold on new rows; a run without a confidence shows them"
+)
 
 
 def with_certificate(
@@ -49,8 +54,10 @@ def with_certificate(
             result.state,
             result.rows,
             Finished(found.passes),
-            _of_the_run(problem, result),
+            _of_the_run(problem, evaluator, result),
         )
+        if not np.array_equal(found.point[0], start):
+            again = _cautious(again, result)
         result = replace(
             again, points=result.points, diverged=result.diverged, privacy=result.privacy
         )
@@ -68,7 +75,9 @@ def with_certificate(
         "certify": "each_site" if calibration.each_site else "pooled",
         "models_tested": found.tested,
     }
-    return replace(result, certificate=certificate, notes=[*result.notes, *found.notes])
+    first = _hardly_learnt(problem, evaluator, result)
+    notes = first + [note for note in result.notes if note not in first] + found.notes
+    return replace(result, certificate=certificate, notes=notes)
 
 
 def with_promises(limits: Sequence[Row], claims: Sequence[Row], certified: bool) -> list[Row]:
@@ -90,8 +99,35 @@ def with_promises(limits: Sequence[Row], claims: Sequence[Row], certified: bool)
     return found
 
 
-def _of_the_run(problem: Problem, result: Result) -> list[str]:
+def _cautious(result: Result, trained: Result) -> Result:
+    """The result of a model that keeps its limits by more than training asked for.
+
+    More rounds cannot make it optimal, so the verdict is that on the trained model; and no
+    multiplier of its training problem is the price of the promise, so none is shown.
+    """
+    verdict = {name: trained.certificate[name] for name in ("kkt_residual", "converged")}
+    verdict["more_rounds"] = trained.certificate["more_rounds"]
+    hidden = [entry | {"multiplier": None} for entry in result.certificate["constraints"]]
+    limits = [
+        entry | {"multiplier": None} if "multiplier" in entry else entry
+        for entry in result.certificate["limits"]
+    ]
+    told = verdict | {"prices": CAUTIOUS, "constraints": hidden, "limits": limits}
+    certificate = result.certificate | told
+    old = unfinished(result.certificate, result.rows)
+    notes = [note for note in result.notes if note not in old]
+    said = unfinished(certificate, result.rows)
+    return replace(result, certificate=certificate, notes=[*said, *notes])
+
+
+def _hardly_learnt(problem: Problem, evaluator: Evaluator, result: Result) -> list[str]:
+    constant = evaluator.constant if problem.plain else None
+    return no_better_than_constant(constant, result.final)
+
+
+def _of_the_run(problem: Problem, evaluator: Evaluator, result: Result) -> list[str]:
     """The notes that are about the run, and not about the model that it returned."""
     said = [*unfinished(result.certificate, result.rows), *problem.notes]
     said += held_out_notes(result.certificate["limits"])
+    said += _hardly_learnt(problem, evaluator, result)
     return [note for note in result.notes if note not in said]

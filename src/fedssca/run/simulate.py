@@ -168,8 +168,8 @@ def simulate(
     if calibration:
         result = with_certificate(problem, evaluator, parties, result, calibration)
     constant = evaluator.constant if problem.plain else None
-    notes = no_better_than_constant(constant, result.final) + safeguard.notes(state)
-    notes += _end(stream, int(state.round), last) + result.notes
+    known = [] if calibration else no_better_than_constant(constant, result.final)
+    notes = known + safeguard.notes(state) + _end(stream, int(state.round), last) + result.notes
     result = replace(result, points=points, diverged=safeguard.ended)
     if ledger:
         said = COVERED if ledger.covers_evaluations else MODEL_ONLY

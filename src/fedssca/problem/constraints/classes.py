@@ -47,8 +47,7 @@ def target_class(
         if place is None:
             raise UserError(
                 f"{what} needs positive = <class>: the labels do not say which class it is about; "
-                f"write positive = {_toml((classes or [POSITIVE])[0])}, or another of the classes: "
-                f"{listed(classes or ())}"
+                f"name the one that counts as positive: {listed(classes or [POSITIVE])}"
             )
         words = quoted(classes[place]) if classes else f"class {place}"
         return TargetClass(place, words, classes is None)
