@@ -77,7 +77,7 @@ def test_the_false_negative_rate_of_the_sick_by_hand() -> None:
     assert made.name == "fnr_0"
     assert made.bound is not None
     assert made.bound.title == "fnr of 'sick'"
-    with pytest.raises(UserError, match='write positive = "sick"'):
+    with pytest.raises(UserError, match='counts as positive: "sick"'):
         c.false_negative_rate_at_most(0.1, y)
     (named,) = c.false_negative_rate_at_most(0.1, codes, positive="sick", classes=SICK)
     assert named.bound == made.bound
