@@ -75,7 +75,7 @@ def test_the_party_with_labels_has_the_groups(tmp_path: Path) -> None:
 
 def test_a_class_that_is_not_named_is_an_error_at_the_server(tmp_path: Path) -> None:
     config = parse(BASE, [*METHOD, 'problem.constraint=[{kind="fnr", limit=0.5}]'])
-    with pytest.raises(UserError, match='write positive = "ill"'):
+    with pytest.raises(UserError, match='counts as positive: "ill"'):
         run(config, by_rows(tmp_path, table()), tmp_path / "run")
 
 

@@ -79,7 +79,7 @@ def people(folder: Path, rows: int = 200) -> Path:
 def test_the_sick_are_found_if_they_are_named(tmp_path: Path) -> None:
     """Class 1 in sorted order is 'well': without a name the limit is refused."""
     file = f"data.path={people(tmp_path)}"
-    with pytest.raises(UserError, match='write positive = "sick", or another'):
+    with pytest.raises(UserError, match='counts as positive: "sick"'):
         build(parse(SICK, [file, 'problem.constraint=[{kind="fnr", limit=0.1}]']))
     limit = 'problem.constraint=[{kind="fnr", limit=0.1, positive="sick"}]'
     found = execute(parse(SICK, [file, limit]), tmp_path / "run")
