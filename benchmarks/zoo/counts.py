@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from problems import CASES
 from records import Record
+from rivals import TRIALS
 from summary import PRICE, RIVALS, References, Runs, at_optimum, chosen, median_score
 from table import gap, price_error, verdict
 
@@ -18,7 +20,7 @@ WAYS = ("default", "exact-calibrated", "exact-printed", "steered")
 
 def tables(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
     """The counts of the methods that need no tuning, and the default beside the tuned ones."""
-    found, known = chosen(records, names), References()
+    found, known = chosen(_tuned(records), names), References()
     ways = [way for way in WAYS if way in found]
     columns = [_counts(found[way], known) for way in ways]
     rows = [[title, *(column[title] for column in columns)] for title in columns[0]]
@@ -27,6 +29,15 @@ def tables(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
         "counts": {"columns": ["", *ways], "rows": rows},
         "rivals": compared | {"rows": _compared(found, known)},
     }
+
+
+def _tuned(records: Sequence[Record]) -> list[Record]:
+    """The records without those of methods whose trials on a problem were not all run."""
+    trials: Counter[tuple[str, str]] = Counter()
+    for record in records:
+        trials[record["case"], record["method"]] += record["seed"] == 0
+    few = {pair for pair, count in trials.items() if pair[1] in RIVALS and count < TRIALS}
+    return [record for record in records if (record["case"], record["method"]) not in few]
 
 
 def _counts(cases: dict[str, list[Record]], known: References) -> dict[str, str]:

@@ -188,7 +188,11 @@ BAD: list[tuple[dict[str, Any], tuple[Any, ...], str]] = [
     ({}, ([{"x": X, "y": Y, "g": Y}, (X, Y)],), "client 1 should have"),
     ({}, ([{"x": X, "y": Y, "g": Y.astype(complex)}],), "g holds complex"),
     ({"constraints": [{"kind": "fnr"}]}, (X, Y), "has no limit"),
-    ({"constraints": [{"kind": "fnr", "limit": 0.1}]}, (X, Y.astype(str)), 'positive = "0"'),
+    (
+        {"constraints": [{"kind": "fnr", "limit": 0.1}]},
+        (X, Y.astype(str)),
+        'counts as positive: "0"',
+    ),
     (
         {"constraints": lambda c: false_negative_rate_at_most(0.1, c["y"])},
         (X, Y.astype(str)),
