@@ -10,7 +10,7 @@ from typing import Any
 from problems import CASES
 from records import Record
 from rivals import TRIALS
-from summary import PRICE, RIVALS, References, Runs, at_optimum, chosen, median_score
+from summary import PRICE, RIVALS, References, Runs, at_optimum, chosen, compared
 from table import gap, price_error, verdict
 
 __all__ = ["tables"]
@@ -24,10 +24,10 @@ def tables(records: Sequence[Record], names: Sequence[str]) -> dict[str, Any]:
     ways = [way for way in WAYS if way in found]
     columns = [_counts(found[way], known) for way in ways]
     rows = [[title, *(column[title] for column in columns)] for title in columns[0]]
-    compared = {"columns": ["problem", "default", "best of the others", "difference"]}
+    heads = ["problem", "default", "best of the others", "difference"]
     return {
         "counts": {"columns": ["", *ways], "rows": rows},
-        "rivals": compared | {"rows": _compared(found, known)},
+        "rivals": {"columns": heads, "rows": _compared(found, known)},
     }
 
 
@@ -76,12 +76,8 @@ def _compared(found: Runs, known: References) -> list[list[Any]]:
     for name, runs in found["default"].items():
         if not CASES[name].feasible or at_optimum(runs, known[name]):
             continue
-        others = {m: median_score(found[m][name]) for m in RIVALS if name in found.get(m, {})}
-        if others:
-            rival = min(others, key=lambda m: others[m])
-            own, other = median_score(runs), others[rival]
-            size = max(abs(known[name].get("objective", other)), known[name].get("unit", 1e-9))
-            ahead = 100 * (own - other) / size
-            cells = [f"`{name}`", f"{own:.4g}", f"{other:.4g} ({rival})", f"{ahead:+.1f} %"]
-            rows.append((ahead, cells))
+        if beside := compared(found, name, runs, known[name]):
+            best = f"{beside.other:.4g} ({beside.rival})"
+            cells = [f"`{name}`", f"{beside.own:.4g}", best, f"{100 * beside.behind:+.1f} %"]
+            rows.append((beside.behind, cells))
     return [cells for _, cells in sorted(rows)]

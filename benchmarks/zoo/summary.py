@@ -6,7 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from problems import CASES
 from records import Record
@@ -139,36 +139,57 @@ def at_optimum(runs: Sequence[Record], known: dict[str, Any]) -> bool:
     return median_score(runs) <= best + AHEAD * max(abs(best), known.get("unit", 1e-9))
 
 
+class Comparison(NamedTuple):
+    """A method beside the best tuned rival on one problem."""
+
+    rival: str
+    own: float
+    """The median objective of the method."""
+    other: float
+    """That of the rival."""
+    behind: float
+    """own - other, relative to the size of the objective."""
+
+
+def compared(
+    found: Runs, name: str, runs: Sequence[Record], known: dict[str, Any]
+) -> Comparison | None:
+    """Compare the runs of a method on a problem with the best rival; None if there is none."""
+    others = {m: median_score(found[m][name]) for m in RIVALS if name in found.get(m, {})}
+    if not others:
+        return None
+    rival = min(others, key=lambda m: others[m])
+    own, other = median_score(runs), others[rival]
+    size = max(abs(known.get("objective", other)), known.get("unit", 1e-9))
+    return Comparison(rival, own, other, (own - other) / size)
+
+
 def against_rivals(found: Runs, known: References) -> list[str]:
     """On which problems a method is ahead of, or level with, the best tuned rival."""
     lines = []
     for method in (m for m in found if m not in RIVALS):
-        level, losses, compared, proved, left = 0, [], 0, 0, []
+        level, losses, count, proved, left = 0, [], 0, 0, []
         for name, runs in found[method].items():
-            others = {m: median_score(found[m][name]) for m in RIVALS if name in found.get(m, {})}
             if not CASES[name].feasible:
                 continue
             if at_optimum(runs, known[name]):
                 proved += 1
                 continue
-            if not others:
+            beside = compared(found, name, runs, known[name])
+            if beside is None:
                 left.append(name)
                 continue
-            compared += 1
-            rival = min(others, key=lambda m: others[m])
-            own, other = median_score(runs), others[rival]
-            best = known[name].get("objective", other)
-            size = max(abs(best), known[name].get("unit", 1e-9))
-            if own <= other + AHEAD * size:
+            count += 1
+            if beside.behind <= AHEAD:
                 level += 1
             else:
-                losses.append(f"{name} ({(own - other) / size:+.1%} against {rival})")
-        if compared + proved:
-            total, all_level = compared + proved, level + proved
+                losses.append(f"{name} ({beside.behind:+.1%} against {beside.rival})")
+        if count + proved:
+            total, all_level = count + proved, level + proved
             lines.append(
                 f"\n{method} against the best tuned rival: within {AHEAD:.0%} of the exact "
                 f"optimum, so that no rival can be ahead by more, on {proved} problems; ahead or "
-                f"within {AHEAD:.0%} on {level} of {compared} others; together {all_level} of "
+                f"within {AHEAD:.0%} on {level} of {count} others; together {all_level} of "
                 f"{total} ({all_level / total:.0%}); behind: {', '.join(losses) or 'none'}; "
                 f"not compared: {', '.join(left) or 'none'}"
             )

@@ -105,15 +105,11 @@ def _cautious(result: Result, trained: Result) -> Result:
     More rounds cannot make it optimal, so the verdict is that on the trained model; and no
     multiplier of its training problem is the price of the promise, so none is shown.
     """
-    verdict = {name: trained.certificate[name] for name in ("kkt_residual", "converged")}
-    verdict["more_rounds"] = trained.certificate["more_rounds"]
-    hidden = [entry | {"multiplier": None} for entry in result.certificate["constraints"]]
-    limits = [
-        entry | {"multiplier": None} if "multiplier" in entry else entry
-        for entry in result.certificate["limits"]
-    ]
-    told = verdict | {"prices": CAUTIOUS, "constraints": hidden, "limits": limits}
-    certificate = result.certificate | told
+    verdict = ("kkt_residual", "converged", "more_rounds")
+    certificate = result.certificate | {name: trained.certificate[name] for name in verdict}
+    certificate["prices"] = CAUTIOUS
+    for place in ("constraints", "limits"):
+        certificate[place] = [entry | {"multiplier": None} for entry in certificate[place]]
     old = unfinished(result.certificate, result.rows)
     notes = [note for note in result.notes if note not in old]
     said = unfinished(certificate, result.rows)
