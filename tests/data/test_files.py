@@ -46,6 +46,59 @@ def test_one_client_per_file(tmp_path: Path) -> None:
     assert set(np.rint(raw)) <= set(range(20, 30))
 
 
+def test_one_client_for_each_value_of_a_column(tmp_path: Path) -> None:
+    """One table divided by a column is the same data as one file for each of its values."""
+    rows = {name: hospital(n, 10 * (n + 1)) for n, name in enumerate(("aix", "bonn"))}
+    for name, own in rows.items():
+        write(tmp_path, f"{name}.csv", "age,town,y", own)
+    whole = [f"{name},{row}" for name in ("bonn", "aix") for row in rows[name]]
+    table = write(tmp_path, "all.txt", "clinic,age,town,y", whole)
+    divided, apart = (
+        parse("", settings)
+        for settings in (
+            [f"data.path={table}", "data.client=clinic"],
+            [f"data.path={tmp_path}/*.csv"],
+        )
+    )
+    data, expected = load_dataset(divided), load_dataset(apart)
+    assert data.features == expected.features
+    assert data.clients == expected.clients == ("aix", "bonn")
+    ours, theirs = (share_out(c.data, d, 0) for c, d in ((divided, data), (apart, expected)))
+    assert isinstance(ours, Rows)
+    assert isinstance(theirs, Rows)
+    for i in range(2):
+        for name, column in ours.client(i).items():
+            np.testing.assert_allclose(column, theirs.client(i)[name], rtol=1e-6)
+    numbers = load(
+        path=write(tmp_path, "n.txt", "k,age,y", [f"{i % 2},{i},{i % 3 > 0}" for i in range(40)]),
+        client="k",
+    )
+    assert numbers.clients == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["data.client=clinik"], "has no column 'clinik'; did you mean 'clinic'"),
+        (["data.client=clinic"], "1 rows have no 'clinic'"),
+        (["data.client=y", "data.label=y"], "data.client leaves out 'y', which is the label"),
+        (
+            ["data.client=clinic", "data.path=DIR/*.txt"],
+            "several files in data.path are one client",
+        ),
+        (["data.client=clinic", "data.split=feature"], "data.client = .clinic.: it divides rows"),
+        (["data.client=clinic", "data.path="], "ready-made data have none"),
+        (["data.partition=NaturalIdPartitioner"], "name it: data.client = COLUMN"),
+    ],
+)
+def test_columns_that_do_not_divide_rows(tmp_path: Path, settings: list[str], said: str) -> None:
+    rows = [f"{'a' if i else ''},{i},{i % 2}" for i in range(20)]
+    path = write(tmp_path, "a.txt", "clinic,age,y", rows)
+    own = [f"data.path={path}", *(s.replace("DIR", str(tmp_path)) for s in settings)]
+    with pytest.raises(UserError, match=said):
+        load_dataset(parse("", own))
+
+
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     a = write(tmp_path, "a.csv", "age,town,y", hospital(0, 10))
     b = write(tmp_path, "b.csv", "age,city,y", hospital(0, 10))

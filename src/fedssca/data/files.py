@@ -9,14 +9,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedssca.data.encode.cells import Array, is_text, missing_cells, stacked
+from fedssca.data.encode.cells import Array, as_text, is_text, missing_cells, stacked
 from fedssca.data.encode.labels import USUAL, LabelName, label_sources
 from fedssca.data.ids import canonical, id_cells
 from fedssca.data.lines import Reading
 from fedssca.data.tables import Table, is_table, read_table, table_name
 from fedssca.errors import UserError, nearest
 
-__all__ = ["JoinedFiles", "expanded", "is_pattern", "join_columns", "several", "stack_rows"]
+__all__ = [
+    "JoinedFiles",
+    "by_column",
+    "expanded",
+    "is_pattern",
+    "join_columns",
+    "several",
+    "stack_rows",
+]
 
 MOST_NAMED = 8
 """The most columns that a message names."""
@@ -27,12 +35,12 @@ class JoinedFiles(NamedTuple):
 
     table: Table
     owners: Array | None
-    """For each row the number of its file, if the files hold rows."""
+    """For each row the number of its client, if clients hold rows."""
     parties: dict[str, int]
     """For each column the number of its file, if the files hold columns."""
     notes: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
-    """The names of the files, if the files hold rows."""
+    """The names of the clients, if clients hold rows."""
     ids: tuple[str, ...] = ()
     """The id of each row, if the files hold columns."""
     left_out: frozenset[str] = frozenset()
@@ -102,6 +110,24 @@ def stack_rows(
     called = [table_name(path) for path in paths]
     clients = called if len(set(called)) == len(called) else [str(path) for path in paths]
     return JoinedFiles(table, owners, {}, clients=tuple(clients), left_out=rare)
+
+
+def by_column(name: str, joined: JoinedFiles, column: str) -> JoinedFiles:
+    """Give each row of a table to the client that its `column` names, in the order of the names."""
+    if joined.owners is not None or joined.parties:
+        raise UserError(
+            f"data.client = {column!r} divides the rows of one table; several files in data.path "
+            "are one client each, so leave data.client out"
+        )
+    cells = joined.table[column]
+    if (empty := missing_cells(cells)).any():
+        raise UserError(
+            f"{name}: {int(empty.sum())} rows have no {column!r}, so they belong to no client of "
+            "data.client; fill it in or remove them"
+        )
+    values, owners = np.unique(cells, return_inverse=True)
+    clients = tuple(map(str, as_text(values)))
+    return joined._replace(owners=owners.astype(np.int32), clients=clients)
 
 
 def _check_label(

@@ -23,6 +23,7 @@ from fedssca.data.encode.labels import (
 from fedssca.data.encode.misread import misread_numbers
 from fedssca.data.files import (
     JoinedFiles,
+    by_column,
     expanded,
     is_pattern,
     join_columns,
@@ -56,14 +57,16 @@ class DataSource:
     drop: Sequence[str] = ()
     categories: Sequence[str] = ()
     reading: Reading = field(default_factory=Reading)
-    database: str = ""
-    query: str = ""
+    query: tuple[str, str] | None = None
+    """The address of a database and the SQL query that gives the rows."""
     split: str = "sample"
     """Whether several files hold different rows ("sample") or columns ("feature")."""
     kind: TargetKind = "class"
     """What the label holds: a class, several labels at once, a number or a count."""
     weight: str = ""
     """The column with sample weights, which is no feature and is kept beside x."""
+    client: str = ""
+    """The column that names the client of each row, which is no feature."""
     label_optional: bool = False
     """Whether a table may be read without a label, to be looked at and not to train."""
 
@@ -98,7 +101,7 @@ class DataSource:
                 self.label,
             )
         if self.query:
-            table = read_query(self.database, self.query, self.reading, self.id)
+            table = read_query(*self.query, self.reading, self.id)
             return self._raw("query", JoinedFiles(table, None, {}))
         return self._files()
 
@@ -144,6 +147,7 @@ class DataSource:
         given = {
             "test_path": self.test_path,
             "id": self.id,
+            "client": self.client,
             "drop": self.drop,
             "categories": self.categories,
             "columns": self.reading.columns,
@@ -156,6 +160,8 @@ class DataSource:
     def _raw(self, name: str, joined: JoinedFiles) -> RawData:
         """The raw data of a table, without the columns that are dropped."""
         self._check_columns(name, joined)
+        if self.client:
+            joined = by_column(name, joined, self.client)
         table = self._without(joined.table)
         if self.label_optional and not self.label and not any(c in table for c in USUAL):
             rows = len(next(iter(table.values())))
@@ -197,14 +203,16 @@ class DataSource:
 
     def _check_columns(self, name: str, joined: JoinedFiles) -> None:
         """Refuse names that no column has, and columns that are asked for and left out."""
-        for column in (*self.drop, *self.categories, *filter(None, [self.id, self.weight])):
+        single = filter(None, [self.id, self.weight, self.client])
+        for column in (*self.drop, *self.categories, *single):
             known = joined.left_out | joined.table.keys()
             if column not in known and not (joined.parties and column == self.id):
                 raise UserError(f"{name} has no column {column!r}; {nearest(column, joined.table)}")
         labels = (label_sources(self.label, joined.table) or ()) if self.label else ()
-        for key, away in (("id", [self.id]), ("drop", self.drop), ("weight", [self.weight])):
+        away = {"id": [self.id], "drop": self.drop, "weight": [self.weight]}
+        for key, columns in (away | {"client": [self.client]}).items():
             for label in labels:
-                if label in away:
+                if label in columns:
                     raise UserError(
                         f"data.{key} leaves out {label!r}, which is the label; name another column"
                     )
@@ -234,7 +242,7 @@ class DataSource:
     @property
     def _away(self) -> set[str]:
         """The columns that neither the features nor limits use."""
-        return {*self.drop, self.id} - set(self.keep)
+        return {*self.drop, self.id, self.client} - set(self.keep)
 
 
 def load(
@@ -256,13 +264,15 @@ def load(
     most_categories: int = 50,
     split: str = "sample",
     kind: TargetKind = "class",
+    client: str = "",
 ) -> Dataset:
     r"""Load a data set by `name` (adult, breast-cancer, credit, diabetes, digits, ...) or `path`.
 
     A path names a text file such as CSV (also .gz), a Parquet file, an NPZ file with the arrays "x"
     and "y" (and possibly "x_test" and "y_test"), or a folder of NPY files, which are read from disk
     without a copy. Several tables, as a list or as a pattern, hold different rows (`split` =
-    "sample") or different columns of the rows with the same `id` ("feature").
+    "sample") or different columns of the rows with the same `id` ("feature"). The rows of one table
+    belong to the clients that its column `client` names.
 
     `label` names the label column, or compares a column with a number ("num > 0"); labels become
     0 .. L-1 in sorted order. The rows of `test_path` are for testing; without it, `test_fraction`
@@ -293,6 +303,7 @@ def load(
         reading=Reading(tuple(missing), tuple(columns)),
         split=split,
         kind=kind,
+        client=client,
     )
     return encoded(source.read(), EncodingRules(impute, most_categories))
 

@@ -199,7 +199,9 @@ def by_owner(columns: Mapping[str, Array], owners: Array, names: tuple[str, ...]
     """Give each row to the client whose number is in `owners`, without a copy."""
     counts = np.bincount(owners)
     if not counts.all():
-        raise UserError(f"client {int(counts.argmin())} has no training row; leave its file out")
+        number = int(counts.argmin())
+        client = names[number] if names else number
+        raise UserError(f"client {client} has no training row; leave its rows out of data.path")
     order = np.argsort(owners, kind="stable").astype(np.int32)
     return Rows(dict(columns), tuple(int(c) for c in counts), order, names)
 

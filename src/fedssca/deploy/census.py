@@ -119,7 +119,7 @@ def question(config: Config, run: str) -> Question:
         "holder": config.data.label_holder,
         "reading": asdict(reading_of(config.data)),
         "categories": config.data.categories,
-        "drop": [*config.data.drop, *filter(None, [config.data.weight])],
+        "drop": [*config.data.drop, *filter(None, [config.data.weight, config.data.client])],
         "weight": config.data.weight,
         "rules": asdict(encoding_rules(config.data)),
         "run": run,

@@ -67,11 +67,11 @@ def data_source(config: Config) -> DataSource:
         drop=data.drop,
         categories=data.categories,
         reading=reading_of(data),
-        database=data.database,
-        query=data.query,
+        query=(data.database, data.query) if data.query else None,
         split=data.split,
         kind=config.problem.target,
         weight=data.weight,
+        client=data.client,
     )
 
 

@@ -96,6 +96,12 @@ class DataSettings:
         title="Column of row weights",
         default="",
     )
+    client: str = key(
+        "The column of `path` that names the client of each row, such as a hospital. It is not a "
+        "feature. flwr-datasets divides rows in this way with NaturalIdPartitioner.",
+        title="Column of clients",
+        default="",
+    )
     drop: list[str] = key(
         "Columns of `path` that are not features; limits can still make groups of them.",
         title="Columns to leave out",
@@ -202,6 +208,8 @@ class DataSettings:
     @field_validator("partition", mode="before")
     @classmethod
     def _takes_names_of_partitioners(cls, value: object) -> object:
+        if value == "NaturalIdPartitioner":
+            raise invalid("to divide rows by a column, name it: data.client = COLUMN", "partition")
         return PARTITIONERS.get(value, value) if isinstance(value, str) else value
 
     @property
@@ -225,4 +233,10 @@ class DataSettings:
             raise invalid("give either path, or database and query", "query")
         if bool(self.query) != bool(self.database):
             raise invalid("database and query go together: give both, or path", "query")
+        if self.client and not self.own:
+            raise invalid(
+                "it names a column of path; ready-made data have none", "client", self.client
+            )
+        if self.client and self.split == "feature":
+            raise invalid("it divides rows, split = feature columns", "client", self.client)
         return self
