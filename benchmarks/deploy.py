@@ -1,7 +1,7 @@
 """Seconds a deployed round, against the bare engine moving the same bytes.
 
-Four sites on loopback with real certificates, d = 101,632 (784-128-10). Rounds of the run and bare
-rounds take turns within one job, so both see the same machine.
+Four sites on loopback with real certificates, d = 101,632 (784-128-10). Ten rounds of the run and
+ten bare rounds take turns within one job, so both see the same machine; means are shown.
 
     rows      B = 10     a bare Collab echo: the request down, an answer of the same size up
     columns   B = 100    a bare exchange: block down, h_i encrypted to every peer, block up
@@ -21,7 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from turns import RUN, write_images
+from cells import markdown
+from turns import RUN, table_row, write_images
 
 from fedssca.deploy.engines import nvflare
 from fedssca.deploy.engines.nvflare import kit, session
@@ -33,18 +34,18 @@ from fedssca.run.execute import execute
 
 def main() -> None:
     kit.ALLOWED.append("deploy_parts.")
+    kinds = (
+        ("sample", 10, "rows, B = 10, compared with a Collab echo"),
+        ("feature", 100, "columns, B = 100, compared with a two-phase encrypted exchange"),
+    )
+    table = []
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "images.npz"
         write_images(path)
-        for split, batch in (("sample", 10), ("feature", 100)):
+        for split, batch, title in kinds:
             config = parse(RUN.format(path=path, split=split, batch=batch))
-            found = measure(config, Path(scratch) / split)
-            ratio = found["ours"] / found["bare"]
-            print(
-                f"{split:8} d = {found['dimension']:,}  B = {batch:3}  "
-                f"round {found['ours']:.4f} s  bare {found['bare']:.4f} s  ratio {ratio:.2f}",
-                flush=True,
-            )
+            table.append(table_row(title, measure(config, Path(scratch) / split)))
+    print(markdown(table))
 
 
 EQUAL = """

@@ -1,14 +1,16 @@
 """Seconds per round on Flower, beside bare Flower that moves the same bytes.
 
-Four sites, rows, B = 10, d = 101,632 (784-128-10). Rounds of the run and bare rounds take turns
-within one job, so both see the same machine; medians are shown.
+Four sites, rows, B = 10, d = 101,632 (784-128-10). Ten rounds of the run and ten bare rounds take
+turns within one job, so both see the same machine; means are shown.
 
     deployment   SuperLink, ServerApp and SuperNodes of `fedssca deploy --engine flower`, with TLS
     simulation   Flower's simulation on Ray (needs the extra flower-simulation)
 
 A bare round is a message down and a message up at every node with as many bytes, sent and looked
 for as often as those of the run; nothing is computed. In the simulation it is answered by Flower's
-worker itself. `python benchmarks/flower_ratio.py deployment` measures one of the two.
+worker itself, and Flower looks for messages every 0.1 s.
+
+`python benchmarks/flower_ratio.py deployment` measures one of the two.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from turns import RUN, write_images
+from cells import markdown
+from turns import RUN, table_row, write_images
 
 from fedssca.deploy.engines import flower
 from fedssca.deploy.engines.flower import kit
@@ -28,14 +31,17 @@ from fedssca.deploy.local import local_deployment
 from fedssca.deploy.submit import Follower, SubmittedRun, follow
 from fedssca.run.config import Config, parse, render
 
-HERE = str(Path(__file__).parent)
+PLACES = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+HERE = {"PYTHONPATH": os.pathsep.join(PLACES)}
+"""Where the processes of both find the modules of this folder."""
 SITES = 4
+TITLES = {"deployment": "SuperLink and SuperNodes", "simulation": "Flower's simulation, on Ray"}
 
 
 def deployment(config: Config, out: Path) -> None:
     vars(kit)["__package__"] = "flower_parts"
     with (
-        local_deployment(flower, config, SITES, out / "logs", {"PYTHONPATH": HERE}) as made,
+        local_deployment(flower, config, SITES, out / "logs", HERE) as made,
         flower.open_session(made.kits["submit"]) as session,
     ):
         run = SubmittedRun.new(made.sites, render(config))
@@ -44,7 +50,7 @@ def deployment(config: Config, out: Path) -> None:
 
 
 def simulation(config: Config, out: Path) -> None:
-    os.environ |= {"PYTHONPATH": HERE, "RAY_USAGE_STATS_ENABLED": "0", **kit.SETTINGS}
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", **HERE, **kit.SETTINGS}
     import flower_parts
     from flwr.simulation import run_simulation
 
@@ -64,20 +70,16 @@ def simulation(config: Config, out: Path) -> None:
 
 def main(kinds: list[str]) -> None:
     ways: dict[str, Any] = {"deployment": deployment, "simulation": simulation}
+    table = []
     with tempfile.TemporaryDirectory() as scratch:
         images = Path(scratch) / "images.npz"
         write_images(images)
         for kind in kinds or list(ways):
             config = parse(RUN.format(path=images, split="sample", batch=10))
-            load = os.getloadavg()[0]
             ways[kind](config, Path(scratch) / kind)
             found = json.loads((Path(scratch) / kind / "result.json").read_text())
-            print(
-                f"{kind:10}  d = {found['dimension']:,}  round {found['ours']:.4f} s  "
-                f"bare {found['bare']:.4f} s  ratio {found['ours'] / found['bare']:.2f}  "
-                f"load {load:.1f} before, {os.getloadavg()[0]:.1f} after",
-                flush=True,
-            )
+            table.append(table_row(TITLES[kind], found))
+    print(markdown(table))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,13 @@
-"""Rounds of a run and bare rounds of the same bytes, one after the other in one job."""
+"""Rounds of a run and bare rounds of the same bytes, in turn in one job.
+
+A turn is several rounds, and the first of them does not count: an engine may look for messages at
+fixed times (Flower's simulation every 0.1 s), so that the time of a round depends on when the one
+before it ended.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import time
@@ -17,7 +23,9 @@ from fedssca.rounds.codec import decode
 from fedssca.run.config import render
 from fedssca.run.privacy import server_half
 
-ROUNDS, WARM = 60, 10
+TURNS, ROUNDS, WARM = 6, 11, 10
+"""The turns of each kind, the rounds of a turn, and rounds before the first turn."""
+
 EXCHANGES = {"train/reply", "sum/unmask"}
 """The exchanges of a round with rows; those of keys are left out, which come once."""
 
@@ -33,6 +41,7 @@ batch = {batch}
 rho = {{a = 0.9, alpha = 0.1}}
 gamma = {{a = 0.5, alpha = 0.1}}
 tau = 0.2
+rounds = 1000
 """
 """d = 101,632 (784-128-10)."""
 
@@ -67,27 +76,50 @@ class Spy(CallLink):
 
 
 def in_turn(run: RunOrder, spy: Spy, folder: Path, bare: Callable[[Any, Any], None]) -> None:
-    """Time rounds of the run and calls of bare(job, census); write the medians to result.json."""
+    """Time rounds of the run and calls of bare(job, census); write the means to result.json."""
     server = RunServer(run, spy, folder)
     census = server._preparation.census()
     job = server._preparation.prepare(server._config, census)
     adder = server_half(job.config, run.run, len(run.sites))
     rounds = server._rounds("train", job, job.algorithm, adder)
     state = job.algorithm.init(job.problem.start)
-    ours, theirs = [], []
-    for _ in range(min(ROUNDS, job.config.algorithm.most_rounds - 1)):
-        begun = time.perf_counter()
+
+    def ours() -> None:
+        nonlocal state
         state = rounds.advance(state, int(state.round) + 1)
-        ours.append(time.perf_counter() - begun)
-        begun = time.perf_counter()
+
+    def theirs() -> None:
         bare(job, census)
-        theirs.append(time.perf_counter() - begun)
+
+    for _ in range(WARM):
+        ours()
+        theirs()
+    times: dict[str, list[float]] = {"ours": [], "bare": []}
+    for _ in range(TURNS):
+        for name, one in (("ours", ours), ("bare", theirs)):
+            times[name] += _seconds(one)
     found = {
         "dimension": job.problem.dimension,
-        "ours": statistics.median(ours[WARM:]),
-        "bare": statistics.median(theirs[WARM:]),
+        **{name: statistics.mean(each) for name, each in times.items()},
+        "medians": {name: statistics.median(each) for name, each in times.items()},
         "bytes": spy.sizes,
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "result.json").write_text(json.dumps(found))
     (folder / "config.toml").write_text(render(run.config))
+
+
+def table_row(title: str, found: dict[str, Any]) -> dict[str, str]:
+    """A row of a table of rounds, from a result.json."""
+    ours, bare = found["ours"], found["bare"]
+    shown = {"our round": f"{ours:.3f} s", "the bare engine": f"{bare:.3f} s"}
+    return {"": title, **shown, "ratio": f"{ours / bare:.2f}"}
+
+
+def _seconds(one: Callable[[], None]) -> list[float]:
+    """The seconds of the rounds of a turn but the first."""
+    ends = []
+    for _ in range(ROUNDS):
+        one()
+        ends.append(time.perf_counter())
+    return [end - begun for begun, end in itertools.pairwise(ends)]

@@ -13,17 +13,23 @@ others when the server asks it next, so the mail travels with the messages that 
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
-__all__ = ["Record", "content", "mail_of", "read", "record_of", "text", "with_mail"]
+__all__ = ["Record", "content", "mail_of", "packed", "read", "text", "unpacked", "with_mail"]
 
 NAME = "fedssca"
 """The name of the record."""
 
+HEAD = struct.Struct("<I")
+"""The number of bytes of the JSON in a packed record."""
+
 Record: TypeAlias = dict[str, Any]
+"""Texts, numbers, bytes, and lists of them."""
 
 
 def content(record: Record) -> RecordDict:
@@ -35,13 +41,38 @@ def read(message: Message) -> Record:
     """The record of a message; empty if it holds none."""
     if message.has_error() or not message.has_content():
         return {}
-    return record_of(message.content)
-
-
-def record_of(content: RecordDict) -> Record:
-    """The record in a content; empty if it holds none."""
-    found = content.config_records.get(NAME)
+    found = message.content.config_records.get(NAME)
     return dict(found) if found is not None else {}
+
+
+def packed(record: Record) -> bytes:
+    """A record as bytes for a process on the same machine: what is text as JSON, then the bytes."""
+    bulk: list[bytes] = []
+
+    def told(value: Any) -> Any:
+        if isinstance(value, bytes):
+            bulk.append(value)
+            return {"bytes": len(value)}
+        return [told(each) for each in value] if isinstance(value, list) else value
+
+    head = json.dumps({name: told(value) for name, value in record.items()}).encode()
+    return b"".join([HEAD.pack(len(head)), head, *bulk])
+
+
+def unpacked(data: bytes) -> Record:
+    """The record of `packed`."""
+    (length,) = HEAD.unpack_from(data)
+    place = HEAD.size + length
+    head = json.loads(data[HEAD.size : place])
+
+    def meant(value: Any) -> Any:
+        nonlocal place
+        if isinstance(value, dict):
+            begin, place = place, place + value["bytes"]
+            return data[begin:place]
+        return [meant(each) for each in value] if isinstance(value, list) else value
+
+    return {name: meant(value) for name, value in head.items()}
 
 
 def text(record: Record, key: str) -> str:

@@ -18,19 +18,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
-from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
-from flwr.proto.recorddict_pb2 import RecordDict as RecordBytes
 
 from fedssca.deploy.engines.flower.channel import ask
 from fedssca.deploy.engines.flower.kit import SETTINGS, open_kit
-from fedssca.deploy.engines.flower.records import Record, content, read, record_of
+from fedssca.deploy.engines.flower.records import Record, content, packed, read, unpacked
 from fedssca.deploy.processes import still_runs
 from fedssca.deploy.project import site_names
 from fedssca.errors import UserError
 
-__all__ = ["LOOK", "Host", "decoded", "encoded", "host_of", "new_client_app"]
+__all__ = ["LOOK", "Host", "host_of", "new_client_app"]
 
 STARTING = 120.0
 """The seconds in which a host must begin to listen."""
@@ -60,15 +58,15 @@ class Host(NamedTuple):
 
     def reply(self, run: int, record: Record) -> Record:
         """The party's answer to one message; the host is started if it does not run."""
-        question = encoded(record | {"about site": self.site, "about run": str(run)})
+        question = packed(record | {"about site": self.site, "about run": str(run)})
         try:
-            return decoded(ask(self.place, question))
+            return unpacked(ask(self.place, question))
         except (OSError, EOFError):
             if record.get("kind") == "bye":  # it has ended, or never began
                 return {"kind": "bye"}
             self._start()
         try:
-            return decoded(ask(self.place, question))
+            return unpacked(ask(self.place, question))
         except (OSError, EOFError) as error:
             return {"kind": "error", "error": f"{self.site}: its party has ended: {error}"}
 
@@ -152,17 +150,6 @@ def _place(task: Mapping[str, Any], owner: int) -> Path:
 
 def _listens(place: Path) -> bool:
     try:
-        return decoded(ask(place, encoded({"kind": "listens"})))["kind"] == "listens"
+        return unpacked(ask(place, packed({"kind": "listens"})))["kind"] == "listens"
     except (OSError, EOFError):
         return False
-
-
-def encoded(record: Record) -> bytes:
-    """A record as bytes for the socket."""
-    return bytes(recorddict_to_proto(content(record)).SerializeToString())
-
-
-def decoded(data: bytes) -> Record:
-    """The record of `encoded`."""
-    found: RecordDict = recorddict_from_proto(RecordBytes.FromString(data))
-    return record_of(found)

@@ -19,11 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedssca.deploy.engines.flower.app.client import LOOK, decoded, encoded
+from fedssca.deploy.engines.flower.app.client import LOOK
 from fedssca.deploy.engines.flower.channel import serve
 from fedssca.deploy.engines.flower.kit import open_kit
 from fedssca.deploy.engines.flower.parties import SiteRuns
-from fedssca.deploy.engines.flower.records import Record
+from fedssca.deploy.engines.flower.records import Record, packed, unpacked
 from fedssca.deploy.local import write_site_files
 from fedssca.deploy.processes import still_runs
 from fedssca.deploy.project import site_names
@@ -92,10 +92,10 @@ def main(place: Path, task: Mapping[str, Any]) -> None:
         parties = HostedSites(task, Path(scratch))
 
         def answer(question: bytes) -> bytes:
-            record = decoded(question)
+            record = unpacked(question)
             if record.get("kind") == "listens":
-                return encoded({"kind": "listens"})
-            return encoded(parties.reply(record))
+                return packed({"kind": "listens"})
+            return packed(parties.reply(record))
 
         listener = serve(place, answer)
         while parties.needed():
