@@ -56,7 +56,8 @@ def test_it_is_printed_for_people_and_as_json(
     assert "added to what the other sites send under masks" in done.out
     assert "column ward: text; rows by value: north" in done.out
     assert not any(name in done.out for name in table()["name"])
-    done = shell("deploy", "check", file, tmp_path / "run.toml", "--json")
+    done = shell("deploy", "check", file, tmp_path / "run.toml", "--json", "--sites", 3)
+    assert json.loads(done.out)["sites"] == 3
     assert json.loads(done.out)["census"]["rows"] == 64
 
 

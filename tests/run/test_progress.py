@@ -87,8 +87,10 @@ def test_the_time_to_compile_is_no_part_of_the_speed() -> None:
         for at, seconds in ((0, 3.0), (10, 9.0), (20, 9.5), (50, 11.0)):
             row = {"round": at, "seconds": seconds, "objective": 1.0, "constraints": []}
             line.show_row(row, "2/3 sites")
+        line._bar.refresh()
     assert "2/3 sites  20 rounds/s" in text_of(used)  # 40 rounds in the 2 seconds after round 10
     assert "1.1 rounds/s" not in text_of(used)
+    assert "rounds/s" not in text_of(used).splitlines()[-1]  # the result is printed below
 
 
 @pytest.mark.parametrize(("show", "terminal", "seen"), [(None, False, False), (True, False, True)])
@@ -102,4 +104,4 @@ def test_simulate_shows_a_line_if_it_is_wanted(
     with showing_rounds(11, show, heard.append) as tell:
         tell({"round": 10, "seconds": 1.0, "objective": 1.0, "constraints": []})
     assert [row["round"] for row in heard] == [10]
-    assert ("10/10" in stderr.getvalue()) == seen
+    assert ("11/11" in stderr.getvalue()) == seen

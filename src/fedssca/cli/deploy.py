@@ -122,13 +122,16 @@ def check(
     data: Annotated[Path, typer.Argument(help="site.toml: where this site's data is.")],
     file: Annotated[Path | None, typer.Argument(help="The run as TOML.")] = None,
     settings: Settings = None,
+    sites: Annotated[
+        int | None, typer.Option(help="The number of sites; default: data.clients.", min=1)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what would leave a site in a run, with values, and which of its limits refuse what."""
     with starting_up():
         from fedssca.deploy.check import check_site
 
-    found = check_site(data, read_config(file, settings))
+    found = check_site(data, read_config(file, settings), sites)
     if as_json:
         print(json.dumps(found))
         return
@@ -355,7 +358,7 @@ def _follow(
 
     console = progress_console(quiet, as_json)
     try:
-        with ProgressLine(console, folder.name, config.algorithm.most_rounds - 1) as line:
+        with ProgressLine(console, folder.name, config.algorithm.most_rounds) as line:
 
             def show(row: dict[str, Any], live: Sequence[str]) -> None:
                 sites = f"{len(live)}/{len(run.sites)} sites"

@@ -148,7 +148,7 @@ def _train(
     from fedssca.run.export import exporting
 
     with (
-        ProgressLine(console, folder.name, config.algorithm.most_rounds - 1, shown=shown) as line,
+        ProgressLine(console, folder.name, config.algorithm.most_rounds, shown=shown) as line,
         warnings.catch_warnings(),
         exporting(folder, targets) as export,
     ):

@@ -41,10 +41,10 @@ SENT = {
 """The stages of a run at a site, and what it sends in them."""
 
 
-def check_site(file: Path, config: Config) -> dict[str, Any]:
-    """What a site with this site.toml would send in a run, and what its limits refuse."""
+def check_site(file: Path, config: Config, sites: int | None = None) -> dict[str, Any]:
+    """What one of so many sites would send in a run, by its site.toml, and what it refuses."""
     source = read_source(file)
-    names = site_names(max(config.data.clients, 1))
+    names = site_names(sites or config.data.clients)
     refused = [_refusal(each) for each in refusals(config, names, source)]
     found: dict[str, Any] = {
         "site": str(file),

@@ -83,6 +83,7 @@ class ProgressLine:
         self._status.stop()
         if kind is None:
             self._print_waiting()
+            self._bar.update(self._task, numbers="")  # those of the last row are not the result
         if self._bar.live.is_started:
             self._bar.stop()
 
@@ -114,9 +115,8 @@ class ProgressLine:
         """
         if self._counted_from is None and row["round"] > 0:
             self._counted_from = row["round"], row["seconds"]
-        self.update(
-            row["round"], "  ".join(filter(None, [row_numbers(row), more, self._speed(row)]))
-        )
+        numbers = filter(None, [row_numbers(row), more, self._speed(row)])
+        self.update(row["round"] + 1, "  ".join(numbers))
 
     def _speed(self, row: Row) -> str:
         first, begun = self._counted_from or (row["round"], row["seconds"])
@@ -166,7 +166,7 @@ def showing_rounds(
     if not visible:
         yield on_row or (lambda row: None)
         return
-    with ProgressLine(console, "rounds", rounds - 1, transient=True) as line:
+    with ProgressLine(console, "rounds", rounds, transient=True) as line:
 
         def shown(row: Row) -> None:
             line.show_row(row)

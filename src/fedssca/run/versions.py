@@ -22,6 +22,8 @@ def extras() -> dict[str, dict[str, str]]:
         named = re.match(r"""([\w.-]+).*;.*extra == ["']([\w-]+)["']""", line)
         if named and named[2] not in ("docs", "test"):
             found.setdefault(named[2], {})[named[1]] = _installed(named[1])
+    if "flower-simulation" in found:  # flwr[simulation] is flwr and Ray
+        found["flower-simulation"]["ray"] = _installed("ray")
     return found
 
 

@@ -51,7 +51,7 @@ function limitsTable(runs) {
   fill("");
   return card(
     "alllimits",
-    el("h3", {}, `All ${rows.length} limits`),
+    el("h3", {}, rows.length === 1 ? "The limit" : `All ${rows.length} limits`),
     "value on training rows; the limits nearest to being broken come first",
     csvButton("limits.csv", () => csvRows(done, rows)),
     rows.length > 12 ? search : null,

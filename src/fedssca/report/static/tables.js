@@ -10,7 +10,7 @@ const MOST_SETTINGS = 40;
 /** A longer table scrolls inside its card. */
 const MOST_ROWS = 15;
 const NUMBERS = [
-  { label: "rounds", kind: "count", of: (run) => lastOf(run, "round") },
+  { label: "rounds", kind: "count", of: roundsOf },
   { label: "objective", kind: "number", of: (run) => lastOf(run, "objective") },
   { label: "train cost", kind: "number", of: (run) => lastOf(run, "train_cost") },
   { label: "test accuracy", kind: "percent", of: (run) => lastOf(run, "test_accuracy") },
@@ -36,6 +36,12 @@ function numbersOf(runs) {
 export function lastOf(run, key) {
   const value = run.result?.[key];
   return Number.isFinite(value) ? value : (run.series[key]?.at(-1) ?? null);
+}
+
+/** How many rounds a run has done, the evaluation before the first update included. */
+function roundsOf(run) {
+  const last = run.series.round?.at(-1);
+  return Number.isFinite(last) ? last + 1 : null;
 }
 
 /** Settings that differ between runs: [{key, usual}], where `usual` is the most frequent value. */
