@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
 
-__all__ = ["compile_fast"]
+from fedssca.system import processor_kind, user_cache
+
+__all__ = ["compile_fast", "programs_of_tests"]
+
+MOST_BYTES = 1e9
+"""The size at which the folder of compiled programs is emptied."""
 
 FAST = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
@@ -19,3 +26,14 @@ def compile_fast() -> None:
     with programs as users have them.
     """
     os.environ.setdefault("XLA_FLAGS", FAST)
+
+
+def programs_of_tests() -> Path:
+    """The folder for the compiled programs of tests, in the user's cache: clones share it."""
+    place = user_cache() / "compiled-by-tests" / processor_kind()
+    if "PYTEST_XDIST_WORKER" not in os.environ and place.exists():
+        with os.scandir(place) as files:
+            size = sum(file.stat().st_size for file in files)
+        if size > MOST_BYTES:
+            shutil.rmtree(place, ignore_errors=True)
+    return place

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -16,12 +15,11 @@ import pytest
 
 from fedssca.system import keep_compiled_programs
 from tests.browser_helpers import MISSING
-from tests.compiler import compile_fast
+from tests.compiler import compile_fast, programs_of_tests
 from tests.leftovers import Leftovers
 
 compile_fast()
-COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
-keep_compiled_programs(COMPILED)  # tests share many programs
+keep_compiled_programs(programs_of_tests())  # tests share many programs
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )

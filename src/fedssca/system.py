@@ -27,6 +27,7 @@ __all__ = [
     "keep_compiled_programs",
     "on_signal",
     "pip_install",
+    "processor_kind",
     "starting_up",
     "user_cache",
 ]
@@ -161,7 +162,7 @@ def keep_compiled_programs(folder: Path | None = None) -> Path | None:
     """
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return None
-    place = folder or user_cache() / "compiled" / _processor()
+    place = folder or user_cache() / "compiled" / processor_kind()
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -174,7 +175,7 @@ def keep_compiled_programs(folder: Path | None = None) -> Path | None:
     return place
 
 
-def _processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+def processor_kind(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """Return a short name of the processor: machines of several types may share a home folder."""
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     seen = [line for line in lines if line.startswith(("model name", "flags", "Features"))]

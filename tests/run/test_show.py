@@ -40,7 +40,7 @@ def test_plot_draws_rows_limit_and_returned_model(result: Result) -> None:
     assert norm.get_title() == "|w|²"
     assert "value - limit" in worst.get_title()
     shown = [text.get_text() for text in result.plot(other=result).legends[0].get_texts()]
-    assert shown == ["result", "other", "limit 0.5", "returned model"]
+    assert shown == ["result", "other", "limit 0.5", "returned model, after the last steps"]
 
 
 def test_what_was_not_measured_is_not_drawn() -> None:

@@ -74,7 +74,7 @@ def curves(
     handles, labels = next(iter(axes.values())).get_legend_handles_labels()
     if returned:
         handles.append(Line2D([], [], marker="*", color="black", markersize=11, linestyle="none"))
-        labels.append("returned model")
+        labels.append("returned model, after the last steps")
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     return figure
 
