@@ -79,7 +79,7 @@ def test_a_certificate_without_signers_is_no_deployments(kits: Path) -> None:
     other = Certificate(STATEMENT | {"signers": ["site-9"]}, {"site-9": "00"})
     with pytest.raises(UserError, match="site-9: no site of the project"):
         check_signatures(other, kits / "submit")
-    with pytest.raises(UserError, match="is the kit complete"):
+    with pytest.raises(UserError, match="is no kit of a deployment"):
         check_signatures(Certificate(STATEMENT), kits)
 
 
@@ -108,7 +108,7 @@ def test_the_command_checks_signatures_with_any_kit(
         write(file, Certificate(plain.statement, dict(signatures)))
         assert said in shell.refused("certificate", "verify", file, "--kit", kits / "submit")
     refused = shell.refused("certificate", "verify", write(file, genuine), "--kit", tmp_path)
-    assert "is the kit complete" in refused
+    assert "is no kit of a deployment" in refused
 
 
 def write(file: Path, certificate: Certificate) -> Path:

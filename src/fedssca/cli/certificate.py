@@ -50,7 +50,10 @@ def verify(
 
         checked = [*checked, f"the signatures of {', '.join(check_signatures(certificate, kit))}"]
     elif certificate.signers:
-        skipped = [*skipped, "the signatures: any kit of the deployment checks them with --kit"]
+        skipped = [
+            *skipped,
+            "the signatures: --kit KIT checks them, any kit will do (deploy local keeps none)",
+        ]
     else:
         skipped = [*skipped, "signatures: a simulated run has none"]
     statement = certificate.statement

@@ -92,6 +92,8 @@ def check_signatures(certificate: Certificate, kit: Path) -> list[str]:
     require_privacy()
     from fedssca.privacy.sums.keys import Forged
 
+    if not (kit / "sites.json").is_file():
+        raise UserError(f"{kit} is no kit of a deployment: it has no list of sites, sites.json")
     known = SiteSignatures(kit / "startup" / "rootCA.pem", kit / "sites.json")
     if not certificate.signers:
         raise UserError(
