@@ -36,6 +36,7 @@ def test_every_loader_is_a_client() -> None:
         ([[np.zeros(3)]], "loader 0 gives ndarray"),
         ([batches(4), batches(4, (2, 2))], r"loader 1: column 'x' has rows of shape \(2, 2\)"),
         ([[(np.zeros((3, 2)), np.zeros(2))]], "different numbers of rows"),
+        ([[*batches(4), *batches(4, (2, 2))]], "loader 0: column 'x' has rows of the shapes"),
     ],
 )
 def test_refused(loaders: list[Any], said: str) -> None:

@@ -122,7 +122,10 @@ def test_plain_values_make_the_same_network() -> None:
         (lambda: party_mlp(PARTS, [[4], [3]], 3, 2), "outputs of the widths 4, 3"),
         (lambda: cnn((6, 6), 2, []), "number of kernels of each convolution"),
         (lambda: cnn((6,), 2), "it must be [height, width]"),
-        (lambda: cnn((6, 6), 2, [1, 1, 1]), "too small for 3 layers"),
+        (lambda: cnn((6, 6), 2, [1, 1, 1]), "too small for channels = [1, 1, 1]"),
+        (lambda: cnn((6, 6, 3), 2, parties=[range(36)]), "has 108 numbers, the rows have 36"),
+        (lambda: cnn((4, 4), 2, parties=[range(36)]), "has 16 numbers, the rows have 36"),
+        (lambda: party_mlp(PARTS, [4], 3, 2, join="add"), "join = 'add' is unknown"),  # type: ignore[arg-type]
         (lambda: cnn((6, 6), 2, parties=[range(10), range(10, 36)]), "no rectangle of an image"),
         (
             lambda: classifier(party_mlp([[0], [1, 2]], [4], 3, 2), features=PARTS),

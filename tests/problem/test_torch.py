@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 from fedssca import (
     Fused,
@@ -19,9 +20,12 @@ from fedssca import (
     Rows,
     UserError,
     classifier,
+    from_scores,
     loss_at_most,
+    mae_at_most,
     mlp,
     power,
+    regression,
     simulate,
     ssca,
 )
@@ -54,7 +58,7 @@ def test_without_torch_one_line_says_what_to_install() -> None:
 try:
     import torch
 
-    from fedssca.problem.torch import from_module, from_terms, load_into
+    from fedssca.problem.torch import from_module, from_terms, load_into, replace_batch_norm
 except (ImportError, UserError):
     torch = None  # type: ignore[assignment]
 
@@ -227,6 +231,61 @@ def test_what_is_refused(columns: dict[str, np.ndarray]) -> None:
     wide = from_module(nn.Linear(P + 1, L))
     with pytest.raises(UserError, match=r"does not take x of shape \(rows, 7\)"):
         evaluator_over(wide, clients(columns, "float32"), None).row(wide.start)
+
+
+@needs_torch
+def test_rows_must_be_computed_by_themselves(columns: dict[str, np.ndarray]) -> None:
+    nn, x = torch.nn, {"x": columns["x"][:5], "y": columns["y"][:5]}
+
+    class Own(nn.Module):
+        def __init__(self, function: Any) -> None:
+            super().__init__()
+            self.linear, self.function = nn.Linear(P, L), function
+
+        def forward(self, rows: Any) -> Any:
+            return self.function(self.linear, rows)
+
+    for function, said in (
+        (lambda own, rows: own(nn.functional.dropout(rows)), "called again on the same rows"),
+        (lambda own, rows: own(rows - rows.mean(0)), "if another row of the batch changes"),
+        (lambda own, rows: (own(rows), 1), "returned tuple: it must return one tensor"),
+        (lambda own, rows: {}["a"], "KeyError: 'a'"),
+    ):
+        problem = from_module(Own(function))
+        with pytest.raises(UserError, match=said):
+            jax.eval_shape(problem.terms, problem.start, x)
+    alone = nn.Sequential(nn.Unflatten(1, (1, P)), nn.InstanceNorm1d(1), nn.Flatten())
+    fine = from_module(nn.Sequential(alone, nn.Linear(P, L)))
+    assert jax.eval_shape(fine.terms, fine.start, x).shape == (1, 5)
+    with pytest.raises(UserError, match=r"LazyLinear \(0\) has no shape yet"):
+        from_module(nn.Sequential(nn.LazyLinear(L)))
+    with pytest.raises(UserError, match=r"is no torch\.nn\.Module"):
+        from_module(len)  # type: ignore[arg-type]
+
+
+@needs_torch
+def test_a_batch_norm_that_is_used_twice_is_replaced_twice() -> None:
+    norm = torch.nn.BatchNorm1d(L)
+    with pytest.warns(UserWarning, match="in 1, 2: its scores change"):
+        made = replace_batch_norm(torch.nn.Sequential(torch.nn.Linear(P, L), norm, norm))
+    assert made[1] is made[2]
+    assert from_module(made).dimension == P * L + 3 * L
+
+
+@needs_torch
+def test_numbers_are_predicted_as_by_the_twin(columns: dict[str, np.ndarray]) -> None:
+    task = regression("huber")
+    module = torch.nn.Linear(P, 1)
+    weights = {name: value.detach().numpy() for name, value in module.named_parameters()}
+    start = ravel_pytree(weights)[0]  # in the order of names: bias, weight
+    ours = from_module(module, mae_at_most(0.5), task=task)
+    theirs = from_scores(
+        lambda p, x: x @ p["weight"].T + p["bias"], weights, mae_at_most(0.5), task=task
+    )
+    rows = {"x": columns["x"][:9], "y": columns["x"][:9, 0]}
+    want = theirs.terms(start, rows)
+    np.testing.assert_allclose(ours.terms(ours.start, rows), want, atol=1e-6)
+    assert "rmse" in ours.measure(ours.start, rows)
 
 
 @needs_torch

@@ -88,5 +88,6 @@ def test_refused() -> None:
     )
     norm = torch.nn.Sequential(layers(widths[0], 3), torch.nn.BatchNorm1d(3).double())
     assert "GroupNorm there, or freeze it with module.eval()" in said([norm, good[1]], layers(6, 2))
-    assert "does not take x of shape" in said([layers(9, 3), good[1]], layers(6, 2))
+    assert "bottom 0 does not take x of shape" in said([layers(9, 3), good[1]], layers(6, 2))
+    assert "join = 'add' is unknown" in said(good, layers(6, 2), join="add")
     assert "different dtypes" in said(good, layers(6, 2).float())

@@ -10,7 +10,7 @@ from fedssca.errors import UserError
 from fedssca.methods.schedule import power
 from fedssca.methods.sgd import sgd
 from fedssca.problem.models import classifier, mlp
-from fedssca.problem.tasks import CLASSIFICATION, multilabel
+from fedssca.problem.tasks import CLASSIFICATION, Task, multilabel, regression
 from fedssca.rounds.check import check_fit
 from fedssca.rounds.fused import Fused
 from fedssca.rounds.in_process import Local
@@ -49,6 +49,21 @@ def test_labels_for_which_the_model_has_no_score(columns) -> None:
     ):
         with pytest.raises(UserError, match=said):
             check_fit(classifier(model, task=task), Rows(columns, (60,)), method(10))
+
+
+@pytest.mark.parametrize(
+    ("task", "y", "said"),
+    [
+        (CLASSIFICATION, np.int32(-1), "y = -1, but y must be at least 0"),
+        (CLASSIFICATION, np.float32(0.5), "y = 0.5, which is no number of a class"),
+        (regression("poisson"), np.float32(-2), "y = -2, but y must be at least 0"),
+        (regression(), np.zeros((60, 1), np.float32), r"y has shape \(60, 1\)"),
+    ],
+)
+def test_labels_that_the_task_does_not_have(columns, task: Task, y: np.ndarray, said: str) -> None:
+    rows = {**columns, "y": y if y.ndim else np.full(60, y)}
+    with pytest.raises(UserError, match=said):
+        check_fit(classifier(mlp(7, 5, 3), task=task), Rows(rows, (60,)), method(10))
 
 
 def test_a_batch_larger_than_a_clients_rows(columns) -> None:

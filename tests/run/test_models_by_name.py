@@ -60,9 +60,12 @@ def test_columns_of_parties_by_name() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["model.hidden=[]"], "without hidden layer is linear"),
+        (["model.hidden=[]"], 'it is linear: set model.name = "linear"'),
         (["model.hidden=[3, 0]"], "model.hidden.1 = 0: it must be at least 1"),
-        (["model.name=linear", "model.bottom=[3]"], "linear has no such layers"),
+        (["model.name=linear", "model.bottom=[3]"], 'name = "linear" has no bottom'),
+        (["model.name=linear", "model.embed=3"], "model.embed = 3: name"),
+        (["model.bottom=[3]", "model.embed=3"], "leave embed or bottom out"),
+        (["model.join=sum"], "model.join = 'sum': only networks with a bottom"),
         (["model.parties=2"], "only with a bottom"),
         (["model.image=[8, 8]"], 'belong to name = "cnn"'),
         (["model.bottom=[3]", "model.parties=2", "data.split=feature"], "leave it out"),

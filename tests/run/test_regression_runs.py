@@ -137,6 +137,8 @@ def test_commands_show_the_metrics_of_a_regression(
 
 LINES = [
     (["problem.loss=cubic"], "squared"),
+    (["problem.quantile=0.9"], 'problem.quantile = 0.9: only loss = "quantile" uses it'),
+    (["problem.huber_width=2"], 'only loss = "huber" uses it'),
     (["problem.task=classification", "problem.constraint=[]"], 'problem.task = "regression"'),
     (['problem.constraint=[{kind="fnr",limit=0.1}]'], "a regression has no constraint of kind"),
     (['problem.constraint=[{kind="beyond",limit=0.1}]'], "needs bound"),

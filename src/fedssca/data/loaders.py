@@ -52,6 +52,12 @@ def _rows(number: int, loader: Iterable[Any]) -> dict[str, np.ndarray]:
             read.setdefault(name, []).append(column)
     if not read:
         raise UserError(f"loader {number} gives no batch: every client needs rows")
+    for name, pieces in read.items():
+        if len(shapes := {piece.shape[1:] for piece in pieces}) > 1:
+            told = " and ".join(sorted(map(str, shapes)))
+            raise UserError(
+                f"loader {number}: column {name!r} has rows of the shapes {told}; give all rows one"
+            )
     found = {name: np.concatenate(pieces) for name, pieces in read.items()}
     if len({len(column) for column in found.values()}) > 1:
         raise UserError(f"loader {number}: its columns have different numbers of rows; mend it")

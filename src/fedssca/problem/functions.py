@@ -11,7 +11,7 @@ from typing import Any
 
 from fedssca.errors import UserError, nearest
 
-__all__ = ["call_own", "failed", "own_function"]
+__all__ = ["call_own", "error_line", "failed", "own_function"]
 
 
 def call_own(key: str, name: str, *given: Any, **options: Any) -> Any:
@@ -32,8 +32,8 @@ def own_function(key: str, name: str) -> Callable[..., Any]:
         home = import_module(module)
     except Exception as error:
         raise UserError(
-            f"{key} = {name!r}: {module} cannot be imported ({_line(error)}); install its package, "
-            "or put its folder on PYTHONPATH"
+            f"{key} = {name!r}: {module} cannot be imported ({error_line(error)}); install its "
+            "package, or put its folder on PYTHONPATH"
         ) from error
     function = getattr(home, attribute, None)
     if not callable(function):
@@ -46,9 +46,10 @@ def own_function(key: str, name: str) -> Callable[..., Any]:
 
 def failed(key: str, name: str, error: Exception) -> UserError:
     """The line about an error inside a function of the user."""
-    return UserError(f"{key} = {name!r} failed: {_line(error)}")
+    return UserError(f"{key} = {name!r} failed: {error_line(error)}")
 
 
-def _line(error: Exception) -> str:
+def error_line(error: Exception) -> str:
+    """The kind of an error and what it says, in one line."""
     words = " ".join(str(error).split())[:200]
     return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -139,6 +139,8 @@ class Problem:
     """The loss is the usual one of one label per row, and all rows weigh the same."""
     kinds: Callable[[int], int] | None = None
     """The number of scores -> how many values y can have; None: y is no class or label set."""
+    at_least: float | None = None
+    """The least value that y can have; None: it can be any number."""
     over_all: frozenset[str] = frozenset()
     """The measures whose denominator is the number of all rows."""
     kept: Kept | None = None

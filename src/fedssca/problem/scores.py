@@ -19,6 +19,7 @@ from fedssca.problem.constraint_kinds import ObjectiveName
 from fedssca.problem.constraints import Constraint, ScoreTerm, worst_parts
 from fedssca.problem.constraints.base import Once
 from fedssca.problem.convolution import as_products
+from fedssca.problem.functions import error_line
 from fedssca.problem.limits import Bound
 from fedssca.problem.losses import LOSS, WEIGHTED_LOSS
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
@@ -108,6 +109,7 @@ def assemble(
         plain=task.weight is None and not task.own and task.decisions.exclusive,
         over_all=task.names,
         kinds=task.decisions.kinds if task.link is None else None,
+        at_least=task.at_least,
         steady=task.link is not None,
     )
     return minimise_worst(made, [part.name for part in parts], level) if parts else made
@@ -142,8 +144,19 @@ def from_scores(
     quick = as_products(lambda w, x: apply(unravel(w), x))
 
     def scores(w: Array, batch: Batch) -> Array:
-        outputs = quick(w, batch["x"])
         rows = batch["x"].shape[0]
+        try:
+            outputs = quick(w, batch["x"])
+        except UserError:
+            raise
+        except Exception as error:
+            words = (
+                f"apply(params, x) failed for x of shape {batch['x'].shape}: {error_line(error)}"
+            )
+            raise UserError(words) from error
+        if not isinstance(outputs, jax.Array):
+            kind = type(outputs).__name__
+            raise UserError(f"apply(params, x) returned {kind}: it must return the scores only")
         if jnp.ndim(outputs) != 2 or outputs.shape[0] != rows:
             raise UserError(
                 f"apply(params, x) gave shape {jnp.shape(outputs)} for {rows} rows of x: "

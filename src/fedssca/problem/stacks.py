@@ -6,9 +6,10 @@ features, begins has one bottom that is a single `Dense`; it can be divided amon
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from jax.flatten_util import ravel_pytree
@@ -37,6 +38,7 @@ __all__ = [
     "Places",
     "Stacks",
     "Style",
+    "check_join",
     "dense_stacks",
     "linear_stacks",
     "party_stacks",
@@ -161,8 +163,11 @@ def party_stacks(
     rectangle of the image. The last bottom layer is linear; its biases and its activation are in
     the head.
     """
+    check_join(join)
     hidden = _widths("hidden", hidden)
     places = tuple(tuple(int(place) for place in own) for own in parties)
+    if filters:
+        _check_image(places, filters.image)
     bottoms = _each(bottom, len(places))
     if len(bottoms) != len(places):
         raise UserError(
@@ -186,6 +191,22 @@ def party_stacks(
     begin = _begin(width, style) if bottoms[0] else ()
     head = (*begin, *_rest([width, *hidden], outputs, style))
     return Stacks(tuple(made), head, places, join, scale, dtype)
+
+
+def check_join(join: str) -> None:
+    """Raise a UserError unless the outputs of bottoms can be joined in this way."""
+    if join not in get_args(Join):
+        raise UserError(f"join = {join!r} is unknown: {nearest(join, get_args(Join))}")
+
+
+def _check_image(parties: Places, image: tuple[int, int, int]) -> None:
+    """Raise a UserError unless the columns of all parties together are the whole image."""
+    held, pixels = sum(map(len, parties)), math.prod(image)
+    if held != pixels:
+        raise UserError(
+            f"image = {list(image)} has {pixels} numbers, the rows have {held}: set image to the "
+            "[height, width] or [height, width, channels] of the rows"
+        )
 
 
 def _each(bottom: Sequence[Any], parties: int) -> tuple[tuple[int, ...], ...]:
@@ -250,8 +271,9 @@ def _filtered(own: Sequence[int], number: int, filters: Filters, style: Style) -
             height, width = height // filters.pool, width // filters.pool
         if not height or not width:
             raise UserError(
-                f"the images of party {number} are too small for {len(filters.channels)} layers "
-                f"with pool = {filters.pool}: use fewer channels, or a smaller pool"
+                f"the images of party {number} are too small for channels = "
+                f"{list(filters.channels)} with pool = {filters.pool}: use fewer convolutions, or "
+                "a smaller pool"
             )
         inputs = outputs
     return (*layers, Flatten()), height * width * inputs

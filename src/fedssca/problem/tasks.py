@@ -77,6 +77,8 @@ class Task(NamedTuple):
     """The measures of which the square root is reported."""
     own: bool = False
     """The loss is a function of the user."""
+    at_least: float | None = 0.0
+    """The least value of y: 0 for classes, label sets and counts; None: any number."""
     weight: Callable[[Batch], Array] | None = None
     """The weight of every row in the objective (`problem/weights.py`); None: all weigh the same."""
     decisions: Decisions = ONE_CLASS
@@ -276,4 +278,5 @@ def regression(
         counted=frozenset({"below"}),
         rooted=frozenset({"rmse"}),
         own=own,
+        at_least=0.0 if loss == "poisson" else None,
     )

@@ -13,9 +13,9 @@ only: BatchNorm and Dropout in training mode are refused.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -29,6 +29,7 @@ from fedssca.problem.custom import custom_problem
 from fedssca.problem.limits import Limit
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.problem.scores import assemble
+from fedssca.problem.tasks import CLASSIFICATION, Task
 from fedssca.system import pip_install
 
 try:
@@ -39,6 +40,14 @@ except ImportError as missing:
         "https://download.pytorch.org/whl/cpu (the CPU build; without the index pip may fetch "
         f"gigabytes of CUDA), then {pip_install('torch')}"
     ) from missing
+
+from fedssca.problem.torch_checks import (
+    check_module,
+    check_rows,
+    first_line,
+    replace_batch_norm,
+    some_rows,
+)
 
 __all__ = [
     "ModuleLayout",
@@ -66,13 +75,15 @@ def from_module(
     groups: np.ndarray | None = None,
     column: str | None = None,
     device: str | torch.device | None = None,
+    task: Task = CLASSIFICATION,
 ) -> Problem:
-    """min cross-entropy + l2 |w|^2 (or |w|^2) subject to `constraints`, for a classifier in torch.
+    """min loss + l2 |w|^2 (or |w|^2) subject to `constraints`, for a module of torch.
 
-    module(x) returns scores (B, L). Floating-point x is converted to the module's dtype, integer x
-    is passed as it is. With `scale`, x * scale is passed in the module's dtype, so that images can
-    stay uint8 in memory. Objectives, `sizes`, `groups` and `column` are those of `classifier`.
-    `device` is any device of torch, such as "cuda:0"; without it that of the module is used.
+    module(x) returns scores (B, L), for a regression (B, 1). Floating-point x is converted to the
+    module's dtype, integer x is passed as it is. With `scale`, x * scale is passed in the module's
+    dtype, so that images can stay uint8 in memory. Objectives, `sizes`, `groups`, `column` and `task` are those of
+    `classifier`. `device` is any device of torch, such as "cuda:0"; without it that of the module
+    is used.
     """
     layout = layout_of(module, device)
 
@@ -86,12 +97,14 @@ def from_module(
         outputs = run(w, {"x": batch["x"]})
         if outputs.ndim != 2:
             raise UserError(
-                f"the module gives shape {outputs.shape}: scores (rows, classes) needed"
+                f"the module gives shape {outputs.shape}: it must give scores of shape "
+                "(rows, number of classes), or (rows, 1) for a regression"
             )
         return outputs
 
     parts = worst_parts(objective, sizes, groups, column)
-    return assemble(scores, layout.start(), layout.unravel, constraints, objective, l2, parts=parts)
+    made = layout.start(), layout.unravel
+    return assemble(scores, *made, constraints, objective, l2, parts=parts, task=task)
 
 
 def from_terms(
@@ -152,37 +165,6 @@ def load_into(module: torch.nn.Module, w: Array | np.ndarray) -> torch.nn.Module
     return module
 
 
-def replace_batch_norm(module: torch.nn.Module) -> torch.nn.Module:
-    """A copy of the module with GroupNorm in place of every BatchNorm; a warning names them.
-
-    BatchNorm mixes the rows of a batch and keeps running statistics, which clients do not share.
-    GroupNorm normalises every row by itself, in groups of up to 32 channels, and takes over the
-    scales and shifts.
-    """
-    made, names = copy.deepcopy(module), []
-    for name, part in list(made.named_modules()):
-        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
-            channels = part.num_features
-            size = max(size for size in range(1, min(channels, 32) + 1) if channels % size == 0)
-            norm = torch.nn.GroupNorm(channels // size, channels, part.eps, part.affine)
-            if part.affine:
-                norm.load_state_dict({"weight": part.weight.data, "bias": part.bias.data})
-                norm.to(part.weight.device, part.weight.dtype)
-            names.append(name or type(part).__name__)
-            if not name:
-                made = norm
-                continue
-            home, _, own = name.rpartition(".")
-            setattr(made.get_submodule(home), own, norm)
-    if names:
-        warnings.warn(
-            f"GroupNorm takes the place of BatchNorm in {', '.join(names)}: its scores "
-            "change, so train the module again",
-            stacklevel=2,
-        )
-    return made
-
-
 class ModuleLayout(NamedTuple):
     """A frozen copy of the module, and where each of its trainable parameters lies in w."""
 
@@ -193,10 +175,13 @@ class ModuleLayout(NamedTuple):
 
     def start(self) -> Array:
         """The parameters that the module has now, as one vector."""
+        flat = [weights.cpu().numpy().ravel() for weights in self.now().values()]
+        return jnp.asarray(np.concatenate(flat))
+
+    def now(self) -> Tensors:
+        """The parameters that the module has now."""
         weights = dict(self.module.named_parameters())
-        return jnp.asarray(
-            np.concatenate([weights[name].detach().cpu().numpy().ravel() for name in self.shapes])
-        )
+        return {name: weights[name].detach() for name in self.shapes if name in weights}
 
     def cut(self, w: Any) -> dict[str, Any]:
         """A vector of numpy, JAX or torch as named parameters."""
@@ -229,13 +214,16 @@ class ModuleLayout(NamedTuple):
 
     def outputs(self, width: int) -> int:
         """The number of scores of a head with so many inputs, found by a call on zeros."""
+        h, now = self.tensor(some_rows(np.zeros((2, width), np.float32))), self.now()
         try:
             with torch.no_grad():
-                found = self.call(self.zeros(), self.tensor(np.zeros((2, width), np.float32)))
-        except (RuntimeError, TypeError, IndexError) as error:
-            first = str(error).strip().splitlines()[0]
+                found = self.call(now, h)
+                check_rows("the head", lambda own: self.call(now, own), h)
+        except UserError:
+            raise
+        except Exception as error:
             raise UserError(
-                f"the head does not take h of shape (rows, {width}): {first}"
+                f"the head does not take h of shape (rows, {width}): {first_line(error)}"
             ) from error
         if found.ndim != 2 or len(found) != 2:
             raise UserError(
@@ -247,19 +235,7 @@ class ModuleLayout(NamedTuple):
 
 def layout_of(module: torch.nn.Module, device: str | torch.device | None = None) -> ModuleLayout:
     """Copy the module; refuse modules whose output is not a pure function of w and one row."""
-    for name, part in module.named_modules():
-        kind = type(part).__name__
-        where = f"{kind} ({name})" if name else kind
-        if isinstance(part, torch.nn.modules.batchnorm._NormBase) and (
-            part.training or not part.track_running_stats
-        ):
-            raise UserError(
-                f"{where} mixes rows or keeps running statistics, which clients do not share: use "
-                "fedssca.replace_batch_norm(module), which puts GroupNorm there, or freeze it with "
-                "module.eval()"
-            )
-        if isinstance(part, torch.nn.modules.dropout._DropoutNd) and part.training and part.p > 0:
-            raise UserError(f"{where} is random: remove it, or switch it off with module.eval()")
+    check_module(module)
     weights = {name: p for name, p in module.named_parameters() if p.requires_grad}
     kinds = {p.dtype for p in weights.values()}
     if len(kinds) != 1 or not kinds <= {torch.float32, torch.float64}:
@@ -303,6 +279,7 @@ def bridge(
     layout: ModuleLayout,
     function: Function,
     *,
+    what: str = "the module",
     rows_last: bool = False,
     like: Callable[[Array], jax.ShapeDtypeStruct] | None = None,
 ) -> Callable[[Array, Batch], Array]:
@@ -346,24 +323,30 @@ def bridge(
         if like is not None:
             return like(w)
         rows = len(batch["x"])
-        zeros = {k: np.zeros((2, *v.shape[1:]), v.dtype) for k, v in batch.items()}
+        tried = {k: layout.tensor(np.zeros((2, *v.shape[1:]), v.dtype)) for k, v in batch.items()}
+        tried["x"] = layout.tensor(
+            some_rows(np.zeros((2, *batch["x"].shape[1:]), batch["x"].dtype))
+        )
         try:
             with torch.no_grad():
-                found = function(
-                    layout.zeros(), {name: layout.tensor(v) for name, v in zeros.items()}
-                )
-        except (RuntimeError, TypeError, IndexError) as error:
-            first, sizes = str(error).strip().splitlines()[0], batch["x"].shape[1:]
+                found = function(layout.now(), tried)
+        except Exception as error:
+            own = ", ".join(map(str, ("rows", *batch["x"].shape[1:])))
             raise UserError(
-                f"the module does not take x of shape (rows, {', '.join(map(str, sizes))}) and "
-                f"type {batch['x'].dtype}: {first}"
+                f"{what} does not take x of shape ({own}) and type {batch['x'].dtype}: "
+                f"{first_line(error)}"
             ) from error
+        if not isinstance(found, torch.Tensor):
+            raise UserError(f"{what} returned {type(found).__name__}: it must return one tensor")
         axis = found.ndim - 1 if rows_last else 0
         if found.ndim == 0 or found.shape[axis] != 2:
             raise UserError(
-                f"the module returned shape {tuple(found.shape)} for 2 rows: it must return one "
+                f"{what} returned shape {tuple(found.shape)} for 2 rows: it must return one "
                 "result per row"
             )
+        with torch.no_grad():
+            again = partial(_with_x, function, layout.now(), tried)
+            check_rows(what, again, tried["x"], axis)
         sizes = [rows if i == axis else n for i, n in enumerate(found.shape)]
         return jax.ShapeDtypeStruct(tuple(sizes), w.dtype)
 
@@ -382,6 +365,11 @@ def bridge(
 
     run.defvjp(forward, backward)
     return run
+
+
+def _with_x(function: Function, params: Tensors, batch: Tensors, x: torch.Tensor) -> torch.Tensor:
+    """The result of the function for other rows x."""
+    return function(params, {**batch, "x": x})
 
 
 def _of_params(

@@ -11,6 +11,7 @@ import torch
 from fedssca.errors import UserError
 from fedssca.problem.forms import JoinedModel
 from fedssca.problem.torch import layout_of, load_into
+from fedssca.problem.torch_checks import first_line
 from fedssca.problem.torch_parties import joined_modules, one_module
 
 __all__ = ["torch_model", "torch_parts", "torch_state"]
@@ -57,11 +58,10 @@ def _check_widths(
         try:
             with torch.no_grad():
                 layout.call(layout.zeros(), layout.tensor(np.zeros((2, len(own)), np.float32)))
-        except (RuntimeError, TypeError, IndexError) as error:
-            first = str(error).strip().splitlines()[0]
+        except Exception as error:
             raise UserError(
                 f"model.name = {name!r}: bottom {number} does not take the {len(own)} columns of "
-                f"its party: {first}"
+                f"its party: {first_line(error)}"
             ) from error
 
 

@@ -20,7 +20,8 @@ from fedssca.problem.constraints import Constraint
 from fedssca.problem.forms import JoinedModel
 from fedssca.problem.models import classifier
 from fedssca.problem.problem import Array, Problem
-from fedssca.problem.stacks import Join
+from fedssca.problem.stacks import Join, check_join
+from fedssca.problem.tasks import CLASSIFICATION, Task
 from fedssca.problem.torch import ModuleLayout, bridge, layout_of
 
 if TYPE_CHECKING:
@@ -43,17 +44,19 @@ def from_modules(
     join: Join = "concatenate",
     scale: float | None = None,
     device: str | torch.device | None = None,
+    task: Task = CLASSIFICATION,
 ) -> Problem:
-    """min cross-entropy + l2 |w|^2 (or |w|^2) subject to `constraints`, for parties with columns.
+    """min loss + l2 |w|^2 (or |w|^2) subject to `constraints`, for parties with columns.
 
     bottoms[i] takes the columns features[i] of x and gives h_i (rows, H_i); the head takes their
     sum or concatenation and gives scores (rows, L). Everything else is as in `from_module`. The
     parameters of the result are (w_0, (w_1, ..., w_I)), flat vectors in the order of
-    `named_parameters`; `load_into` writes them into the modules. `device` is that of `from_module`.
+    `named_parameters`; `load_into` writes them into the modules. `device` and `task` are those of
+    `from_module`.
     """
     joined = joined_modules(bottoms, head, features, join=join, scale=scale, device=device)
     own = [np.array(party) for party in joined.parties]
-    return classifier(joined, constraints, objective=objective, l2=l2, features=own)
+    return classifier(joined, constraints, objective=objective, l2=l2, features=own, task=task)
 
 
 def joined_modules(
@@ -66,6 +69,7 @@ def joined_modules(
     device: str | torch.device | None = None,
 ) -> JoinedModel:
     """The model of a module for the columns of each party, and a head."""
+    check_join(join)
     if len(bottoms) != len(features):
         raise UserError(
             f"{len(bottoms)} bottoms for {len(features)} parties: give each party one module"
@@ -75,7 +79,7 @@ def joined_modules(
         raise UserError("the modules have different dtypes: use .float() or .double() for all")
     return JoinedModel(
         lambda seed: (top.start(), [layout.start() for layout in layouts]),
-        tuple(_bottom(*each, scale) for each in enumerate(layouts)),
+        tuple(_bottom(f"bottom {i}", layout, scale) for i, layout in enumerate(layouts)),
         _head(top, join),
         tuple(tuple(int(place) for place in own) for own in features),
         join == "sum",
@@ -87,25 +91,25 @@ def one_module(module: torch.nn.Module, features: int, scale: float | None = Non
     layout = layout_of(module)
     return JoinedModel(
         lambda seed: ((), [layout.start()]),
-        (_bottom(0, layout, scale),),
+        (_bottom("the module", layout, scale),),
         lambda w0, hs: hs[0],
         (tuple(range(features)),),
     )
 
 
 def _bottom(
-    number: int, layout: ModuleLayout, scale: float | None
+    what: str, layout: ModuleLayout, scale: float | None
 ) -> Callable[[Array, Array], Array]:
     def forward(params: Any, batch: Any) -> torch.Tensor:
         x = batch["x"] if scale is None else batch["x"].to(layout.dtype) * scale
         return layout.call(params, x)
 
-    run = bridge(layout, forward)
+    run = bridge(layout, forward, what=what)
 
     def local(w: Array, x: Array) -> Array:
         h = run(w, {"x": x})
         if h.ndim != 2:
-            raise UserError(f"bottom {number} gives shape {h.shape}: (rows, numbers) needed")
+            raise UserError(f"{what} gives shape {h.shape}: it must give (rows, numbers)")
         return h
 
     return local

@@ -87,8 +87,22 @@ def check_fit(problem: Problem, clients: Rows | Columns | Streams, algorithm: Al
 def _check_labels(problem: Problem, clients: Rows | Columns) -> None:
     """The labels are those that the scores of the model are for."""
     y = clients.columns.get("y")
-    if problem.kinds is None or problem.scores is None or y is None or y.dtype.kind not in "iu":
+    if y is None or y.dtype.kind not in "iuf":
         return
+    if problem.scores is not None and y.ndim != 1:
+        raise UserError(f"y has shape {y.shape}: one number per row is needed, shape ({len(y)},)")
+    if problem.at_least is not None and (least := np.min(y, initial=0)) < problem.at_least:
+        raise UserError(
+            f"the data have y = {least:g}, but y must be at least {problem.at_least:g}: classes "
+            "are numbered from 0, and counts are 0 or more"
+        )
+    if problem.kinds is None or problem.scores is None:
+        return
+    if y.dtype.kind == "f" and (y != np.floor(y)).any():
+        raise UserError(
+            f"the data have y = {y[y != np.floor(y)][0]:g}, which is no number of a class: number "
+            "the classes 0, 1, ..., or give the problem task=fedssca.regression()"
+        )
     rows = batch_shape(clients, 1, problem.start.dtype)
     scores = jax.eval_shape(problem.scores, problem.start, rows).shape[1]
     if (most := int(np.max(y, initial=0))) >= problem.kinds(scores):

@@ -151,18 +151,24 @@ class ModelSettings:
         if self.name == "linear":
             for name in ("bottom", "parties", "layer_norm", "biases", "embed"):
                 if getattr(self, name) not in (None, False, []):
-                    raise invalid("linear has no such layers: use mlp, or leave it out", name)
+                    words = f'name = "linear" has no {name}: use "mlp", or leave {name} out'
+                    raise invalid(words, name, getattr(self, name))
         if self.name == "mlp" and self.parties is not None and not self.bottom:
             raise invalid(
                 "mlp has networks of parties only with a bottom: set bottom, such as [16, 8]",
                 "parties",
             )
         if self.embed is not None and (self.name == "cnn" or self.bottom):
-            raise invalid("embeddings belong to a mlp without bottom: leave it out", "embed")
+            words = 'only name = "mlp" without bottom has embeddings: leave embed or bottom out'
+            raise invalid(words, "embed", self.embed)
         if self.name == "mlp" and self.image:
             raise invalid('images belong to name = "cnn": set it, or leave image out', "image")
         if self.hidden == [] and self.name == "mlp" and not self.bottom:
-            raise invalid("a mlp without hidden layer is linear: use linear", "hidden", [])
+            words = 'without a hidden layer it is linear: set model.name = "linear"'
+            raise invalid(words, "hidden", [])
+        if self.join is not None and not self.joins:
+            words = "only networks with a bottom for each party are joined: set bottom, or leave "
+            raise invalid(words + "join out", "join", self.join)
         return self
 
     @property

@@ -151,6 +151,14 @@ class ProblemSettings:
                 "function of yours, package.module:function"
             )
             raise invalid(words, "loss", self.loss)
+        for name, loss, default in (
+            ("huber_width", "huber", HUBER_WIDTH),
+            ("quantile", "quantile", QUANTILE_LEVEL),
+        ):
+            if (given := getattr(self, name)) != default and self.loss != loss:
+                raise invalid(
+                    f'only loss = "{loss}" uses it: set it, or leave {name} out', name, given
+                )
         if self.class_weights is not None and self.task != "classification":
             words = f"a {self.task} has no classes to weigh; weigh rows with data.weight"
             raise invalid(words, "class_weights")

@@ -1,0 +1,132 @@
+"""Is the output of a PyTorch module a pure function of its parameters and of one row?
+
+BatchNorm in training mode is not; `replace_batch_norm` makes a module of which it is.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedssca.errors import UserError
+
+__all__ = ["check_module", "check_rows", "first_line", "replace_batch_norm", "some_rows"]
+
+NEAR: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-6, "equal_nan": True}
+"""How far two results may be apart that are the same but for rounding."""
+
+
+def check_module(module: torch.nn.Module) -> None:
+    """Raise a UserError about a layer that is random, mixes rows, or has no shape yet."""
+    if not isinstance(module, torch.nn.Module):
+        raise UserError(
+            f"{type(module).__name__} is no torch.nn.Module: give a module, or use "
+            "fedssca.from_scores for a JAX function"
+        )
+    norms = torch.nn.modules.batchnorm
+    for name, part in module.named_modules():
+        kind = type(part).__name__
+        where = f"{kind} ({name})" if name else kind
+        if isinstance(part, norms._BatchNorm):
+            mixes = part.training or not part.track_running_stats
+        else:  # InstanceNorm without statistics normalises every row by itself
+            keeps = isinstance(part, norms._NormBase) and part.track_running_stats
+            mixes = keeps and part.training
+        if mixes:
+            raise UserError(
+                f"{where} mixes rows or keeps running statistics, which clients do not share: use "
+                "fedssca.replace_batch_norm(module), which puts GroupNorm there, or freeze it with "
+                "module.eval()"
+            )
+        if isinstance(part, torch.nn.modules.dropout._DropoutNd) and part.training and part.p > 0:
+            raise UserError(f"{where} is random: remove it, or switch it off with module.eval()")
+        if any(map(torch.nn.parameter.is_lazy, part.parameters(recurse=False))):
+            raise UserError(
+                f"{where} has no shape yet: call the module once on a few rows, or give the number "
+                "of inputs"
+            )
+
+
+def check_rows(
+    what: str,
+    function: Callable[[torch.Tensor], torch.Tensor],
+    x: torch.Tensor,
+    rows: int = 0,
+) -> None:
+    """Raise a UserError unless the result for one row depends on this row only.
+
+    The function is called twice on x, and once more after the second of two rows has changed. The
+    axis `rows` of its results runs over the rows. Rows of whole numbers are not changed, because
+    they may be the numbers of categories.
+    """
+    first, again = function(x), function(x)
+    if not torch.allclose(first, again, **NEAR):
+        raise UserError(
+            f"{what} gives other results if it is called again on the same rows: remove what is "
+            "random, such as dropout, or switch it off with module.eval()"
+        )
+    if not x.is_floating_point():
+        return
+    changed = torch.stack([x[0], 1 - 2 * x[1]])
+    if not torch.allclose(first.select(rows, 0), function(changed).select(rows, 0), **NEAR):
+        raise UserError(
+            f"{what} gives another result for a row if another row of the batch changes: compute "
+            "every row by itself, without means over the batch"
+        )
+
+
+def some_rows(like: np.ndarray) -> np.ndarray:
+    """Two rows of random numbers where `like` holds numbers, and of zeros where it holds codes."""
+    if like.dtype.kind != "f":
+        return like
+    return np.random.default_rng(0).standard_normal(like.shape).astype(like.dtype)
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error inside a module, with the kind of error if it is no word of it."""
+    lines = str(error).strip().splitlines() or [""]
+    return lines[0] if isinstance(error, RuntimeError) else f"{type(error).__name__}: {lines[0]}"
+
+
+def replace_batch_norm(module: torch.nn.Module) -> torch.nn.Module:
+    """A copy of the module with GroupNorm in place of every BatchNorm; a warning names them.
+
+    BatchNorm mixes the rows of a batch and keeps running statistics, which clients do not share.
+    GroupNorm normalises every row by itself, in groups of up to 32 channels, and takes over the
+    scales and shifts.
+    """
+    made, names = copy.deepcopy(module), []
+    norms: dict[torch.nn.Module, torch.nn.GroupNorm] = {}
+    for name, part in list(made.named_modules(remove_duplicate=False)):
+        if not isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+            continue
+        names.append(name or type(part).__name__)
+        norm = norms.setdefault(part, _group_norm(part))
+        if not name:
+            made = norm
+            continue
+        home, _, own = name.rpartition(".")
+        setattr(made.get_submodule(home), own, norm)
+    if names:
+        warnings.warn(
+            f"GroupNorm takes the place of BatchNorm in {', '.join(names)}: its scores "
+            "change, so train the module again",
+            stacklevel=2,
+        )
+    return made
+
+
+def _group_norm(part: Any) -> torch.nn.GroupNorm:
+    """GroupNorm with the scales and shifts of a BatchNorm."""
+    channels = part.num_features
+    size = max(size for size in range(1, min(channels, 32) + 1) if channels % size == 0)
+    norm = torch.nn.GroupNorm(channels // size, channels, part.eps, part.affine)
+    if part.affine:
+        norm.load_state_dict({"weight": part.weight.data, "bias": part.bias.data})
+        norm.to(part.weight.device, part.weight.dtype)
+    return norm
