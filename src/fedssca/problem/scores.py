@@ -154,7 +154,7 @@ def from_scores(
                 f"apply(params, x) failed for x of shape {batch['x'].shape}: {error_line(error)}"
             )
             raise UserError(words) from error
-        if not isinstance(outputs, jax.Array):
+        if not isinstance(outputs, jax.Array | np.ndarray):
             kind = type(outputs).__name__
             raise UserError(f"apply(params, x) returned {kind}: it must return the scores only")
         if jnp.ndim(outputs) != 2 or outputs.shape[0] != rows:

@@ -81,9 +81,9 @@ def from_module(
 
     module(x) returns scores (B, L), for a regression (B, 1). Floating-point x is converted to the
     module's dtype, integer x is passed as it is. With `scale`, x * scale is passed in the module's
-    dtype, so that images can stay uint8 in memory. Objectives, `sizes`, `groups`, `column` and `task` are those of
-    `classifier`. `device` is any device of torch, such as "cuda:0"; without it that of the module
-    is used.
+    dtype, so that images can stay uint8 in memory. Objectives, `sizes`, `groups`, `column` and
+    `task` are those of `classifier`. `device` is any device of torch, such as "cuda:0"; without it
+    that of the module is used.
     """
     layout = layout_of(module, device)
 
