@@ -98,6 +98,8 @@ class JoinedModel(NamedTuple):
     """The places of the columns of each party."""
     additive: bool = False
     """Whether the head depends on the h_i only through their sum, so that the sum is enough."""
+    depth: int = 0
+    """The number of layers from x to the scores, if w_i are flat vectors that do not tell it."""
 
     def apply(self, params: tuple[Any, Sequence[Any]], x: Array) -> Array:
         """The scores (B, L) of rows x with all columns."""

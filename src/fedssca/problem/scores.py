@@ -26,7 +26,22 @@ from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertica
 from fedssca.problem.tasks import CLASSIFICATION, ScoreMeasures, Task
 from fedssca.problem.worst import minimise_worst
 
-__all__ = ["ScoreMeasures", "Scores", "assemble", "from_scores", "trained_part", "weights_by_path"]
+__all__ = [
+    "ScoreMeasures",
+    "Scores",
+    "assemble",
+    "from_scores",
+    "growth_of",
+    "layers",
+    "trained_part",
+    "weights_by_path",
+]
+
+DEEP = 4.0
+"""How many times the curvature of a network with two or more hidden layers may grow in training.
+
+A convolutional network on 10,000 rows of MNIST, 10 clients, 150 rounds, one seed: with 1 the loss
+rises again after 50 rounds and ends at 0.24, with 4 it falls to 0.064."""
 
 Scores: TypeAlias = Callable[[Array, Batch], Array]
 """(flat w, batch) -> scores, (B, L)."""
@@ -111,8 +126,19 @@ def assemble(
         kinds=task.decisions.kinds if task.link is None else None,
         at_least=task.at_least,
         steady=task.link is not None,
+        growth=growth_of(layers(unravel(start))),
     )
     return minimise_worst(made, [part.name for part in parts], level) if parts else made
+
+
+def layers(params: Params) -> int:
+    """The number of layers with weights in a tree of parameters: arrays with two or more axes."""
+    return sum(getattr(leaf, "ndim", 0) > 1 for leaf in jax.tree.leaves(params))
+
+
+def growth_of(depth: int) -> float:
+    """How many times the curvature of a network with so many layers may grow in training."""
+    return DEEP if depth > 2 else 1.0
 
 
 def from_scores(
@@ -163,7 +189,7 @@ def from_scores(
                 f"it must give scores of shape ({rows}, number of classes), or ({rows}, 1) for a "
                 "regression"
             )
-        return outputs
+        return jnp.asarray(outputs)
 
     parts = worst_parts(objective, sizes, groups, column)
     return assemble(scores, start, unravel, constraints, objective, l2, parts=parts, task=task)

@@ -28,7 +28,7 @@ from fedssca.problem.constraints import Constraint, worst_parts
 from fedssca.problem.custom import custom_problem
 from fedssca.problem.limits import Limit
 from fedssca.problem.problem import Array, Batch, Problem
-from fedssca.problem.scores import assemble
+from fedssca.problem.scores import assemble, growth_of
 from fedssca.problem.tasks import CLASSIFICATION, Task
 from fedssca.system import pip_install
 
@@ -145,7 +145,7 @@ def from_terms(
     made = custom_problem(
         checked, layout.start(), limits=limits, combine=combine, known=known, names=names
     )
-    return replace(made, unravel=layout.unravel)
+    return replace(made, unravel=layout.unravel, growth=growth_of(layout.layers))
 
 
 def load_into(module: torch.nn.Module, w: Array | np.ndarray) -> torch.nn.Module:
@@ -172,6 +172,11 @@ class ModuleLayout(NamedTuple):
     dtype: torch.dtype
     shapes: dict[str, tuple[int, ...]]
     device: torch.device
+
+    @property
+    def layers(self) -> int:
+        """The number of layers with weights."""
+        return sum(len(shape) > 1 for shape in self.shapes.values())
 
     def start(self) -> Array:
         """The parameters that the module has now, as one vector."""

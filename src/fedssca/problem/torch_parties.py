@@ -83,6 +83,7 @@ def joined_modules(
         _head(top, join),
         tuple(tuple(int(place) for place in own) for own in features),
         join == "sum",
+        top.layers + max(layout.layers for layout in layouts),
     )
 
 
@@ -94,6 +95,7 @@ def one_module(module: torch.nn.Module, features: int, scale: float | None = Non
         (_bottom("the module", layout, scale),),
         lambda w0, hs: hs[0],
         (tuple(range(features)),),
+        depth=layout.layers,
     )
 
 
