@@ -99,6 +99,14 @@ def test_columns_that_do_not_divide_rows(tmp_path: Path, settings: list[str], sa
         load_dataset(parse("", own))
 
 
+def test_clients_with_one_row_cannot_set_rows_aside(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", "clinic,age,y", [f"p{i},{i},{i % 2}" for i in range(20)])
+    with pytest.raises(UserError, match=r"no client has enough rows .* \(rows: 20, clients: 20\)"):
+        load(path=path, client="clinic")
+    data = load(path=path, client="clinic", test_path=path)
+    assert len(data.clients) == len(data.train["y"]) == 20
+
+
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     a = write(tmp_path, "a.csv", "age,town,y", hospital(0, 10))
     b = write(tmp_path, "b.csv", "age,city,y", hospital(0, 10))

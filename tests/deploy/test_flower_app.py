@@ -174,5 +174,14 @@ def test_what_is_wrong_is_one_clear_line(
         with pytest.raises(UserError, match=r"flwr 1\.30\.0 does not fit: .* needs flwr 1\.41\."):
             client_app()
     empty = NodeGrid(client_app(), 0)
+
+    def served(**settings: Any) -> None:
+        given = settings_of(made) | settings
+        server_app(made)(empty, Context(7, 0, {}, RecordDict(), given))
+
     with pytest.raises(UserError, match="site-1, site-2 not connected: start a SuperNode there"):
-        server_app(made)(empty, Context(7, 0, {}, RecordDict(), settings_of(made) | {"wait": 0}))
+        served(wait=0)
+    with pytest.raises(UserError, match="resume = 'latest': give the name of a run directory in"):
+        served(resume="latest")
+    with pytest.raises(UserError, match="holds no run"):
+        served(resume="0" * 32)

@@ -189,6 +189,14 @@ def test_sites_that_take_turns_are_refused(tmp_path: Path) -> None:
         recipe.run(SimEnv(num_clients=3, num_threads=1, workspace_root=str(tmp_path)))
 
 
+def test_only_a_server_that_stays_continues_a_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"resume = 'mine': give the identifier of a run"):
+        ConstrainedRecipe(config=CANCER, model="linear", resume="mine")
+    recipe = ConstrainedRecipe(config=CANCER, model="linear", resume="6" * 32)
+    with pytest.raises(UserError, match="SimEnv makes a new server for every run"):
+        recipe.run(SimEnv(num_clients=2, workspace_root=str(tmp_path)))
+
+
 def test_models_that_cannot_be_made_again(nets: Any) -> None:
     import torch
 

@@ -254,8 +254,17 @@ def in_train(name: str, y: Array, fraction: float, seed: int) -> Array:
     return train
 
 
-def stratified(y: Array, fraction: float, seed: int) -> Array:
-    """Mark the rows to keep: all but `fraction` of each class, drawn by the seed."""
+def stratified(y: Array, fraction: float, seed: int, owners: Array | None = None) -> Array:
+    """Mark the rows to keep: all but `fraction` of each class, drawn by the seed.
+
+    Rows that have `owners` are drawn at each of them, as sites do.
+    """
+    if owners is not None:
+        mine = np.ones(len(y), bool)
+        for owner in np.unique(owners):
+            own = owners == owner
+            mine[own] = stratified(y[own], fraction, seed)
+        return mine
     rng = np.random.default_rng(seed)
     kept = np.ones(len(y), bool)
     for label in np.unique(y):

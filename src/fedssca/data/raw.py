@@ -238,10 +238,11 @@ def _in_train(name: str, y: Array, fraction: float, seed: int, owners: Array | N
     """Mark the training rows; each owner sets aside its own, as sites do."""
     if owners is None:
         return in_train(name, y, fraction, seed)
-    train = np.ones(len(y), bool)
-    for owner in np.unique(owners):
-        own = owners == owner
-        train[own] = stratified(y[own], fraction, seed)
+    train = stratified(y, fraction, seed, owners)
     if train.all():
-        raise UserError(f"{name}: too few rows to set aside {fraction:g} of them for testing")
+        raise UserError(
+            f"{name}: no client has enough rows to set aside {fraction:g} of each class for "
+            f"testing (rows: {len(y)}, clients: {len(np.unique(owners))}); give test_path, a "
+            "larger test_fraction or fewer clients"
+        )
     return train

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from fedssca.data import Dataset
 from fedssca.data.dataset import stratified
 from fedssca.data.encode.targets import as_strata
@@ -21,13 +23,19 @@ def hold_out(dataset: Dataset, seed: int) -> Dataset:
     Calibration rows are left out: no choice may depend on the rows that certify limits afterwards.
     """
     if dataset.aside is not None:
-        left = {name: values[~dataset.aside] for name, values in dataset.train.items()}
-        dataset = dataclasses.replace(dataset, train=left, aside=None)
+        dataset = _part(dataset, ~dataset.aside)
     y = dataset.train["y"]
-    kept = stratified(as_strata(y), HELD_OUT, seed)
+    kept = stratified(as_strata(y), HELD_OUT, seed, dataset.owners)
     if kept.all():
         raise UserError(
             f"{dataset.name}: {len(y)} training rows are too few to hold some out; bring more"
         )
-    own, held = ({k: v[rows] for k, v in dataset.train.items()} for rows in (kept, ~kept))
-    return dataclasses.replace(dataset, train=own, test=held)
+    held = {name: values[~kept] for name, values in dataset.train.items()}
+    return dataclasses.replace(_part(dataset, kept), test=held, test_owners=None)
+
+
+def _part(dataset: Dataset, rows: np.ndarray) -> Dataset:
+    """The data set with these training rows only."""
+    left = {name: values[rows] for name, values in dataset.train.items()}
+    owners = None if dataset.owners is None else dataset.owners[rows]
+    return dataclasses.replace(dataset, train=left, owners=owners, aside=None)

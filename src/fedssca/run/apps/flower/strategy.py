@@ -18,7 +18,7 @@ best model that keeps the limits is returned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from logging import INFO
+from logging import INFO, WARNING
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from flwr.serverapp.strategy import FedAvg, Result
 
 from fedssca.errors import UserError
 from fedssca.run.apps.flower.candidates import Candidates, MeasuredModel
+from fedssca.run.apps.flower.replies import usable
 from fedssca.run.apps.flower.values import Values
 from fedssca.run.apps.flower.weights import Weights
 
@@ -85,14 +86,18 @@ class LimitedFedAvg(FedAvg):
         result = super().start(
             grid, initial_arrays, num_rounds, timeout, train, evaluate, evaluate_fn
         )
-        if self._sent is None:
+        if not result.arrays:  # no client has trained a model
+            log(WARNING, self._lines()[0])
             return result
 
         def measure(name: str, arrays: ArrayRecord, of: int | None) -> bool:
             """Let the clients measure a model; what they train with it is thrown away."""
+            if len(list(grid.get_node_ids())) < max(self.min_train_nodes, self.min_available_nodes):
+                log(WARNING, "too few clients are left to measure the %s", name)
+                return False
             log(INFO, "the clients measure the %s", name)
             asked = self.configure_train(num_rounds + 1, arrays, train, grid)
-            replies = list(grid.send_and_receive(messages=asked, timeout=timeout))
+            replies = self._usable(grid.send_and_receive(messages=asked, timeout=timeout), arrays)
             _, metrics = super(LimitedFedAvg, self).aggregate_train(num_rounds + 1, replies)
             if metrics is None:
                 return False
@@ -121,6 +126,8 @@ class LimitedFedAvg(FedAvg):
                 if evaluate_fn and (metrics := evaluate_fn(of, best.arrays)):
                     result.evaluate_metrics_serverapp[of] = metrics
             self.certificate = self._certificate(best, self._evaluated.get(of))
+            if metrics := result.evaluate_metrics_serverapp.get(of):
+                self.certificate["server"] = dict(metrics)
         for line in self._lines():
             log(INFO, line)
         return result
@@ -151,7 +158,7 @@ class LimitedFedAvg(FedAvg):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """FedAvg's average; the values that came with it move the weights."""
-        kept = list(replies)
+        kept = self._usable(replies, self._sent)
         arrays, metrics = super().aggregate_train(server_round, kept)
         if arrays is None or metrics is None:
             return arrays, metrics
@@ -172,12 +179,15 @@ class LimitedFedAvg(FedAvg):
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """FedAvg's averages, and whether this round's model keeps the limits on these rows."""
-        kept = list(replies)
+        kept = self._usable(replies, None)
         metrics = super().aggregate_evaluate(server_round, kept)
         if metrics is None:
             return metrics
         self._evaluated[server_round] = found = self._values(kept)
         return self._told(metrics, found)
+
+    def _usable(self, replies: Iterable[Message], sent: ArrayRecord | None) -> list[Message]:
+        return usable(replies, list(self.limits), self.weighted_by_key, sent)
 
     def _values(self, replies: Iterable[Message]) -> Values:
         return Values(replies, list(self.limits), self.weighted_by_key)
@@ -212,15 +222,17 @@ class LimitedFedAvg(FedAvg):
             "model": best.name,
             "round": best.round,
             "loss": best.found.loss,
-            "feasible": best.feasible,
+            "feasible": best.feasible and all(each["rows"] for each in limits),
         }
         return about | {"clients": len(best.found.clients), "limits": limits}
 
     def _lines(self) -> list[str]:
         """The certificate as lines for the log."""
         if not self.certificate:
-            return ["no limits were measured: no client answered"]
+            return ["no limits were measured: no client sent a model and values that can be used"]
         head = "all limits are kept" if self.certificate["feasible"] else "a limit is BROKEN"
+        if not all(each["rows"] for each in self.certificate["limits"]):
+            head = "a limit is NOT MEASURED, because no row counts for it,"
         lines = [f"{self.certificate['model']}: {head} on the training rows"]
         for each in self.certificate["limits"]:
             lines.append(
@@ -232,4 +244,6 @@ class LimitedFedAvg(FedAvg):
                     f"    on evaluated rows, not used for the choice: {held_out['value']:.4g}, "
                     f"worst client {held_out['worst_client']:.4g}, {held_out['rows']} rows"
                 )
+        if server := self.certificate.get("server"):
+            lines.append(f"  the server's evaluation of this model: {server}")
         return lines

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from flwr.app import Message
 
-from fedssca.errors import UserError
-
 __all__ = ["Values"]
 
 
@@ -22,12 +20,6 @@ class Values:
             key=lambda reply: reply.metadata.src_node_id,
         )
         metrics = [next(iter(reply.content.metric_records.values())) for reply in good]
-        missing = [n for n in names if any(f"sum of {n}" not in each for each in metrics)]
-        if missing:
-            raise UserError(
-                f"no values of {', '.join(missing)} came: name the clients' constraints like the "
-                "limits of the strategy"
-            )
         self.clients = [reply.metadata.src_node_id for reply in good]
         sums = np.array([[each[f"sum of {n}"] for n in names] for each in metrics], float)
         rows = np.array([[each[f"rows of {n}"] for n in names] for each in metrics], float)
@@ -39,8 +31,9 @@ class Values:
         pushes = np.array(
             [[each[f"slope of {n}"] for n in ["objective", *names]] for each in metrics]
         )
-        lengths = np.sqrt(pushes.sum(axis=0)) / np.array([max(1.0, self.all_rows), *self.rows])
-        with np.errstate(invalid="ignore", divide="ignore"):
+        counts = np.array([max(1.0, self.all_rows), *self.rows])
+        with np.errstate(invalid="ignore", divide="ignore"):  # no row may count for a limit
+            lengths = np.sqrt(pushes.sum(axis=0)) / counts
             self.ratios = np.where(lengths[1:] > 0, lengths[0] / lengths[1:], np.inf)
             self.values = np.where(self.rows > 0, sums.sum(axis=0) / self.rows, 0.0)
             self.by_client = sums / rows

@@ -5,6 +5,7 @@ It runs the same server as the other deployments.
 
 from __future__ import annotations
 
+import re
 import secrets
 import shlex
 import time
@@ -29,8 +30,8 @@ from fedssca.run.record import RunDirectory
 
 __all__ = ["new_server_app", "site_nodes"]
 
-HELLO = 300.0
-"""The seconds in which a node must say which site it is; it starts the site's process."""
+FAREWELL = 15.0
+"""The seconds in which nodes may say that they know that the run is over; no result needs it."""
 
 PAUSE = 0.5
 """The seconds between two looks for nodes."""
@@ -49,9 +50,9 @@ def new_server_app(folder: Path) -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         try:
             _carry_out(grid, context.run_config, folder)
-        except (UserError, SitesMissing) as error:
+        except UserError as error:
             log(ERROR, "fedssca: %s", error)
-            raise
+            raise error.with_traceback(None) from None  # Flower prints what it is told
 
     return app
 
@@ -59,6 +60,8 @@ def new_server_app(folder: Path) -> ServerApp:
 def _carry_out(grid: Grid, settings: Mapping[str, Any], folder: Path) -> None:
     run, resume = str(settings["resume"]), bool(settings["resume"])
     out = Path(str(settings["out"])).absolute() / (run or secrets.token_hex(16))
+    if not re.fullmatch("[0-9a-f]{32}", out.name):
+        raise UserError(f"resume = {run!r}: give the name of a run directory in {settings['out']}")
     if resume:
         config = parse(RunDirectory.open(out).config)
     else:
@@ -74,8 +77,12 @@ def _carry_out(grid: Grid, settings: Mapping[str, Any], folder: Path) -> None:
     )
     try:
         result = server.run(_show)
+    except SitesMissing as missing:
+        begun = (out / "config.toml").exists()
+        again = f"; continue with --run-config 'resume=\"{out.name}\"'" if begun else ""
+        raise SitesMissing(missing.sites, f"{missing}{again}") from None
     finally:
-        calls.ask_all(list(nodes.values()), {"kind": "bye"}, HELLO)
+        calls.ask_all(list(nodes.values()), {"kind": "bye"}, FAREWELL)
     log(INFO, "the run is complete: %s", _line(result))
 
 
@@ -90,7 +97,8 @@ def site_nodes(grid: Grid, listed: list[str], config: str, wait: float) -> dict[
     until, wanted = time.monotonic() + wait, listed
     while True:
         new = [node for node in grid.get_node_ids() if node not in found.values()]
-        for node, said in calls.ask_all(new, hello, HELLO).items():
+        left = max(1.0, until - time.monotonic())
+        for node, said in calls.ask_all(new, hello, left).items():
             if name := text(said, "site"):
                 found[name] = node
             elif said.get("kind") == "error":

@@ -135,7 +135,7 @@ def app_files(project: ProjectFile, run: str, out: str) -> dict[str, str]:
                         "serverapp": f"{PACKAGE}.server_app:app",
                         "clientapp": f"{PACKAGE}.client_app:app",
                     },
-                    "config": {"set": "", "out": out, "resume": "", "wait": 120},
+                    "config": {"set": "", "out": out, "resume": "", "wait": 300},
                 }
             },
         },

@@ -70,6 +70,7 @@ class ConstrainedRecipe(Recipe):  # type: ignore[misc]
         per_site_config  site -> keys of its site.toml (path, label, ...), in SimEnv and PocEnv
         model_persistor  saves the trained model; NVFlare's own for torch or arrays by default
         resume           the identifier of an interrupted run to continue, at the same server
+                         (ProdEnv: the other environments make a new server for every run)
         """
         tree = _sections(config)
         section, files = model_section(model)
@@ -83,7 +84,7 @@ class ConstrainedRecipe(Recipe):  # type: ignore[misc]
         self.config: Config = absolute(from_tree(tree))
         self.run_id = ""
         """The identifier of the run that was started last, for `resume`."""
-        self._resume, self._min_clients = resume, min_clients
+        self._resume, self._min_clients = _identifier(resume), min_clients
         self._server = RecipeServer(render(self.config), run=resume, resume=bool(resume))
         self._code = JobCode(self.config.functions, files)
         self._sites = LocalSites(self.config)
@@ -107,6 +108,11 @@ class ConstrainedRecipe(Recipe):  # type: ignore[misc]
 
     def process_env(self, env: ExecEnv) -> None:
         """Fit the job to where it will run: who takes part, and whether it may bring code."""
+        if self._resume and not isinstance(env, ProdEnv):
+            raise UserError(
+                f"resume: {type(env).__name__} makes a new server for every run, which has no "
+                "earlier run: leave it out; only a server of ProdEnv continues a run"
+            )
         sites = self._sites_in(env)
         bare = isinstance(env, ProdEnv) and _own_kit(env) is not None
         self._code.put(self._job, bare)
@@ -163,6 +169,16 @@ def run_directory(result: str | Path | None, cause: BaseException | None = None)
     if outcome["state"] != "done":
         raise UserError(outcome["message"]) from cause
     return found[0].parent
+
+
+def _identifier(resume: str) -> str:
+    """What `resume` names, as a recipe's run_id is written."""
+    try:
+        return str(uuid.UUID(resume)) if resume else ""
+    except (ValueError, AttributeError):
+        raise UserError(
+            f"resume = {resume!r}: give the identifier of a run, as in recipe.run_id"
+        ) from None
 
 
 def _sections(config: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:

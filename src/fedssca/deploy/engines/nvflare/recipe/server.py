@@ -80,7 +80,12 @@ class RecipeServer:
             assert job.folder is not None
             tell.numbers(row_numbers(job.folder, row), row["round"])
 
-        outcome = job.finish(CallLink(collab_call), set(connected), runs, on_row)
+        outcome: dict[str, Any]
+        if self.resume and not (runs / order.run / "config.toml").is_file():
+            known = f"resume = {run!r}: the server has no run of this identifier"
+            outcome = {"state": "failed", "message": f"{known}: start it again without resume"}
+        else:
+            outcome = job.finish(CallLink(collab_call), set(connected), runs, on_row)
         results = Path(workspace.get_result_root(collab.fl_ctx.get_job_id())) / RESULTS
         _copy(job.folder, results)
         if outcome["state"] == "away":
