@@ -110,13 +110,10 @@ def images(asked: argparse.Namespace, cells: Cells) -> None:
             for rows in DIVISIONS:
                 cell(rows, seed, "jax")
                 cell(rows, seed, "fedavg", rate=best_rate(asked, cells, rows))
-        for how, seeds in (("jax", range(1, asked.seeds)), ("torch", range(asked.seeds))):
-            for seed in seeds:
+        for how, limited in (("torch", False), ("jax", True), ("torch", True)):
+            for seed in range(asked.seeds):
                 for rows in DIVISIONS:
-                    cell(rows, seed, how, limited=True)
-        for seed in range(1, asked.seeds):
-            for rows in DIVISIONS:
-                cell(rows, seed, "torch")
+                    cell(rows, seed, how, limited)
 
 
 def image_key(
