@@ -14,6 +14,7 @@ from fedssca import (
     by_feature,
     classifier,
     loss_at_most,
+    mlp,
     party_mlp,
     power,
     simulate,
@@ -21,7 +22,8 @@ from fedssca import (
 )
 
 torch = pytest.importorskip("torch")
-from fedssca import from_modules, load_into  # noqa: E402
+from fedssca import from_module, from_modules, load_into  # noqa: E402
+from fedssca.problem.torch_parties import one_module  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -91,3 +93,16 @@ def test_refused() -> None:
     assert "bottom 0 does not take x of shape" in said([layers(9, 3), good[1]], layers(6, 2))
     assert "join = 'add' is unknown" in said(good, layers(6, 2), join="add")
     assert "different dtypes" in said(good, layers(6, 2).float())
+
+
+def test_calibrated_steps_know_the_depth_of_modules() -> None:
+    """The curvature of deep networks grows, whichever library they are made with."""
+    deep, shallow = layers(4, 5, 5, 2), layers(4, 5, 2)
+    expected = classifier(mlp(4, [5, 5], 2)).growth
+    assert expected > 1
+    for module, growth in ((deep, expected), (shallow, 1.0)):
+        assert from_module(module).growth == growth
+        assert classifier(one_module(module, 4)).growth == growth
+    parties = [[0, 1], [2, 3]]
+    bottoms = [layers(2, 3, 3), layers(2, 3)]
+    assert from_modules(bottoms, layers(6, 2), parties).growth == expected

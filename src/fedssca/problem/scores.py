@@ -37,11 +37,12 @@ __all__ = [
     "weights_by_path",
 ]
 
-DEEP = 4.0
+DEEP = 2.0
 """How many times the curvature of a network with two or more hidden layers may grow in training.
 
-A convolutional network on 10,000 rows of MNIST, 10 clients, 150 rounds, one seed: with 1 the loss
-rises again after 50 rounds and ends at 0.24, with 4 it falls to 0.064."""
+A convolutional network on 5,000 rows of MNIST, 10 clients, 150 rounds, accuracies of four seeds:
+95.8, 92.6, 93.8, 90.0 % with 4; 95.8, 94.2, 94.9, 92.6 % with 2; with 1 the first seed becomes
+unstable and ends at 64 %."""
 
 Scores: TypeAlias = Callable[[Array, Batch], Array]
 """(flat w, batch) -> scores, (B, L)."""
