@@ -103,9 +103,6 @@ def images(asked: argparse.Namespace, cells: Cells) -> None:
             cell(rows, 0, "jax")
             for rate in RATES:
                 cell(rows, 0, "fedavg", rate=rate)
-        for how, limited in (("jax", True), ("torch", False)):
-            for rows in DIVISIONS:
-                cell(rows, 0, how, limited)
         for seed in range(1, asked.seeds):
             for rows in DIVISIONS:
                 cell(rows, seed, "jax")

@@ -285,7 +285,7 @@ def test_twin_has_its_own_folder_and_one_table(shell: Shell) -> None:
     assert max(map(len, (table + outcome.err).splitlines())) <= 80
     assert "without limits" in table
     assert outcome.err.count("note:") == 1  # both runs break the same condition
-    assert "20/20" in outcome.err
+    assert "21/21" in outcome.err
 
     picture = shell.folder / "out/curves.png"
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

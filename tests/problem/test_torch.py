@@ -298,3 +298,22 @@ def test_devices() -> None:
     apart = torch.nn.Sequential(network()[0], torch.nn.Linear(J, L, device="meta"))
     with pytest.raises(UserError, match=r"on several devices \(cpu, meta\): move it to one"):
         from_module(apart)
+
+
+def test_modules_that_take_only_some_numbers() -> None:
+    """A module is tried on numbers that are codes rounded down, and have logarithms."""
+
+    class Codes(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(3, 2)
+
+        def forward(self, x: Any) -> Any:
+            if (x < 0).any():
+                raise ValueError("no negative numbers")
+            return self.table(x[:, 0].long()) + torch.log(x[:, 1:] + 1).sum(1, keepdim=True)
+
+    problem = from_module(Codes())
+    assert problem.scores is not None
+    x = np.array([[2.0, 1.0], [0.0, 4.0]], np.float32)
+    assert problem.scores(problem.start, {"x": x}).shape == (2, 2)

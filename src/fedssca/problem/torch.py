@@ -324,23 +324,30 @@ def bridge(
         return slopes
 
     def shape(w: Array, batch: Batch) -> jax.ShapeDtypeStruct:
-        """The shape of the output, found by calling the function on two rows of zeros."""
+        """The shape of the output, found by calling the function on two rows.
+
+        A function that does not take some random numbers is called on zeros.
+        """
         if like is not None:
             return like(w)
         rows = len(batch["x"])
         tried = {k: layout.tensor(np.zeros((2, *v.shape[1:]), v.dtype)) for k, v in batch.items()}
-        tried["x"] = layout.tensor(
-            some_rows(np.zeros((2, *batch["x"].shape[1:]), batch["x"].dtype))
-        )
-        try:
-            with torch.no_grad():
-                found = function(layout.now(), tried)
-        except Exception as error:
-            own = ", ".join(map(str, ("rows", *batch["x"].shape[1:])))
-            raise UserError(
-                f"{what} does not take x of shape ({own}) and type {batch['x'].dtype}: "
-                f"{first_line(error)}"
-            ) from error
+        call = partial(_with_x, function, layout.now(), tried)
+        zeros = tried["x"]
+        x = layout.tensor(some_rows(np.zeros((2, *batch["x"].shape[1:]), batch["x"].dtype)))
+        with torch.no_grad():
+            try:
+                found = call(x)
+            except Exception:
+                x = zeros
+                try:
+                    found = call(x)
+                except Exception as error:
+                    own = ", ".join(map(str, ("rows", *batch["x"].shape[1:])))
+                    raise UserError(
+                        f"{what} does not take x of shape ({own}) and type {batch['x'].dtype}: "
+                        f"{first_line(error)}"
+                    ) from error
         if not isinstance(found, torch.Tensor):
             raise UserError(f"{what} returned {type(found).__name__}: it must return one tensor")
         axis = found.ndim - 1 if rows_last else 0
@@ -349,9 +356,9 @@ def bridge(
                 f"{what} returned shape {tuple(found.shape)} for 2 rows: it must return one "
                 "result per row"
             )
-        with torch.no_grad():
-            again = partial(_with_x, function, layout.now(), tried)
-            check_rows(what, again, tried["x"], axis)
+        if x is not zeros:
+            with torch.no_grad():
+                check_rows(what, call, x, axis)
         sizes = [rows if i == axis else n for i, n in enumerate(found.shape)]
         return jax.ShapeDtypeStruct(tuple(sizes), w.dtype)
 
