@@ -152,8 +152,8 @@ def _check_onnx(model: TrainedModel, paths: list[str], folder: Path) -> None:
     ("settings", "said"),
     [
         (["model.embed=9"], "no column has more than 9 categories"),
-        (["model.name=linear"], "linear has no such layers"),
-        (["model.bottom=[3]"], "embeddings belong to a mlp without bottom"),
+        (["model.name=linear"], "model.embed = 3: name = .linear. has no embed"),
+        (["model.bottom=[3]"], "only name = .mlp. without bottom has embeddings"),
     ],
 )
 def test_refused(settings: list[str], said: str, tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ def test_every_choice_is_known() -> None:
             beside = {"problem.column": "sex"} if choice == "worst_group" else {}
             if key == "problem.loss":
                 beside = {"problem.task": "regression"}
+            if key == "model.join":
+                beside = {"model.bottom": "4", "data.split": "feature"}
             if choice == "multilabel":
                 beside = {"data.label": "a, b"}
             assert fill({key: choice} | beside).errors == {}
