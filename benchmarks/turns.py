@@ -101,7 +101,6 @@ def in_turn(run: RunOrder, spy: Spy, folder: Path, bare: Callable[[Any, Any], No
     found = {
         "dimension": job.problem.dimension,
         **{name: statistics.mean(each) for name, each in times.items()},
-        "medians": {name: statistics.median(each) for name, each in times.items()},
         "bytes": spy.sizes,
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -218,7 +218,7 @@ class ModuleLayout(NamedTuple):
         return tensor if tensor.dtype in (torch.uint8, torch.bool) else tensor.to(torch.int64)
 
     def outputs(self, width: int) -> int:
-        """The number of scores of a head with so many inputs, found by a call on zeros."""
+        """The number of scores of a head with so many inputs, found by calls on two rows."""
         h, now = self.tensor(some_rows(np.zeros((2, width), np.float32))), self.now()
         try:
             with torch.no_grad():
