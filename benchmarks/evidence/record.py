@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import re
 import shlex
 import subprocess
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 
 from fedssca.run.versions import versions
 from fedssca.studies.reproduce.cache import fingerprint
+from fedssca.system import machine
 
 __all__ = [
     "FOLDER",
@@ -176,12 +176,3 @@ def tables_in(text: str) -> list[dict[str, Any]]:
 def cells(line: str) -> list[str]:
     """The cells of a row of a Markdown table."""
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
-
-
-def machine() -> str:
-    """The processor and the number of cores that this process may use."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists() and (named := re.search(r"model name\s*: (.+)", info.read_text())):
-        model = named[1]
-    return f"{model}, {len(os.sched_getaffinity(0))} cores, {platform.system()}"

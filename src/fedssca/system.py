@@ -25,6 +25,7 @@ __all__ = [
     "free_port",
     "ignoring_ctrl_c",
     "keep_compiled_programs",
+    "machine",
     "on_signal",
     "pip_install",
     "processor_kind",
@@ -34,6 +35,7 @@ __all__ = [
 
 COMMAND = "FEDSSCA_COMMAND"
 """The environment variable with the process id of the command that started a deployment."""
+CPU_INFO = Path("/proc/cpuinfo")
 
 
 def cores() -> list[int]:
@@ -41,6 +43,14 @@ def cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def machine() -> str:
+    """Describe the processor, the number of cores that this process may use, and the system."""
+    lines = CPU_INFO.read_text().splitlines() if CPU_INFO.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    model = named[0] if named else platform.processor() or platform.machine()
+    return f"{model}, {len(cores())} cores, {platform.system()}"
 
 
 def pip_install(*extras: str) -> str:
@@ -175,7 +185,7 @@ def keep_compiled_programs(folder: Path | None = None) -> Path | None:
     return place
 
 
-def processor_kind(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+def processor_kind(cpuinfo: Path = CPU_INFO) -> str:
     """Return a short name of the processor: machines of several types may share a home folder."""
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     seen = [line for line in lines if line.startswith(("model name", "flags", "Features"))]

@@ -43,6 +43,10 @@ def reproduce(
     resume: Annotated[
         bool, typer.Option("--resume", help="Fail unless there are finished runs to continue from.")
     ] = False,
+    cached: Annotated[
+        bool,
+        typer.Option("--cached", help="Train nothing: draw the figures whose runs are finished."),
+    ] = False,
     out: Annotated[Path, typer.Option(help="The folder for the figures.")] = Path("runs/reproduce"),
     cache: Annotated[
         Path | None, typer.Option(help="The folder for finished runs; default: OUT/cache.")
@@ -76,6 +80,7 @@ def reproduce(
                 data=data,
                 resume=resume,
                 trials=trials if tuned else 0,
+                train=not cached,
             )
     except KeyboardInterrupt:
         kept = cache or out / "cache"

@@ -12,14 +12,14 @@ from fedssca.studies.reproduce.experiment import known, read
 from tests.studies.reproduce.reproduce_helpers import TINY, tiny
 
 PANELS = [f"fig1{x}" for x in "abcdef"] + [f"fig2{x}" for x in "abcd"]
-PANELS += ["fig3a", "fig3b", "fig4a", "fig4b", "identity"]
+PANELS += ["fig3a", "fig3b", "fig4a", "fig4b", "identity", "schedules", "schedules_limit"]
 
 SAMPLE = {10: (0.9, 0.5, 0.1, 0.2), 100: (0.3, 0.3, 0.1, 0.05), 6000: (0.2, 0.3, 0.1, 0.03)}
 FEATURE = {10: (0.9, 0.3, 0.3, 0.1), 100: (0.9, 0.5, 0.1, 0.2), 1000: (0.3, 0.3, 0.1, 0.05)}
 
 
 def test_every_panel_is_there_and_judges_something() -> None:
-    assert known() == sorted(PANELS)
+    assert known() == sorted([*PANELS, "equivalence"])
     for name in PANELS:
         panel = read(name)
         assert panel.name == panel.source == name
@@ -96,6 +96,20 @@ def test_panels_share_their_runs() -> None:
     assert [c.config for c in read("fig3a").drawn] == both
 
 
+def test_curves_that_take_long_have_fewer_runs() -> None:
+    seeds = {c.label: c.seeds(10) for c in read("fig3a").curves}
+    assert {len(s) for label, s in seeds.items() if "6000" in label or "B=60" in label} == {5}
+    assert {len(s) for label, s in seeds.items() if label.endswith("B=100")} == {10}
+    assert [c.seeds(2) for c in read("fig1c").drawn] == [[0, 1]] * 7
+
+
+def test_a_panel_of_step_sizes_shares_the_printed_runs() -> None:
+    printed = {c.label: c.config for c in read("fig1a").curves + read("fig1e").curves}
+    for name in ("schedules", "schedules_limit"):
+        own = [c for c in read(name).curves if not c.extra]
+        assert [c.config for c in own] == [printed[c.label.removesuffix(", printed")] for c in own]
+
+
 def test_a_sweep_is_a_curve_for_every_value() -> None:
     limits = [c.limit for c in read("fig4b").curves]
     assert limits[:6] == limits[6:] == sorted(limits[:6])
@@ -129,6 +143,8 @@ def test_an_own_file_may_borrow_from_its_folder_or_from_the_paper(tmp_path: Path
         ('kind = "traj', 'curves = ["fig9"]\nkind = "traj', "there is no panel 'fig9'"),
         ('kind = "traj', 'curves = ["tiny"]\nkind = "traj', "from itself"),
         ('kind = "traj', 'quantity = "cost"\nkind = "traj', "quantity = 'cost': known are"),
+        ('kind = "traj', 'runs = 0\nkind = "traj', "runs = 0: it must be at least 1"),
+        ('kind = "traj', 'runs = true\nkind = "traj', "runs = True: it must be a whole number"),
         ("[base]", "[base", "is not valid TOML"),
     ],
 )

@@ -11,10 +11,17 @@ import pytest
 
 from fedssca.studies.reproduce.experiment import Experiment, Statement
 from fedssca.studies.reproduce.measure import Measured
-from fedssca.studies.reproduce.pages import Origin, print_verdicts, write_index, write_panel
+from fedssca.studies.reproduce.pages import (
+    Origin,
+    panel_page,
+    print_verdicts,
+    renew_panel,
+    write_index,
+    write_panel,
+)
 from tests.studies.reproduce.reproduce_helpers import curve, measured, panel, record
 
-ORIGIN = Origin("fedssca reproduce panel", [0, 1], {"jax": "1"}, "abc")
+ORIGIN = Origin("fedssca reproduce panel", [0, 1], {"jax": "1"}, "abc", "2026-11-18", "a machine")
 U = 'problem.constraint=[{kind="loss", limit=0.13}]'
 COSTS = [0.4, 0.3, 0.2, 0.1]
 
@@ -27,6 +34,9 @@ def of(kind: str) -> tuple[Experiment, dict[str, Measured]]:
         curve("new, s=1", "new", "algorithm.batch=20", series="new"),
     ]
     found = {c.label: measured(c, COSTS) for c in own}
+    if kind == "equivalence":
+        for row in (row for m in found.values() for run in m.runs for row in run["rows"]):
+            row["multipliers"] = [100.0]
     if kind == "identity":
         run = record(
             [0, 5, 9],
@@ -39,7 +49,7 @@ def of(kind: str) -> tuple[Experiment, dict[str, Measured]]:
     return panel(kind, own, *([] if kind == "identity" else [said])), found
 
 
-@pytest.mark.parametrize("kind", ["trajectory", "tradeoff", "sweep", "identity"])
+@pytest.mark.parametrize("kind", ["trajectory", "tradeoff", "sweep", "equivalence", "identity"])
 def test_a_panel_leaves_its_files_and_the_same_bytes_each_time(tmp_path: Path, kind: str) -> None:
     shown, found = of(kind)
     for name in ("one", "two"):
@@ -80,8 +90,10 @@ def test_pages_tell_statements_numbers_and_origin(tmp_path: Path, capsys) -> Non
     shown, found = of("trajectory")
     about = write_panel(tmp_path, shown, found, ORIGIN)
     page = (tmp_path / "panel.md").read_text()
-    for part in ("a \\| b", "**does not hold**", "0.400/0.400", "fedssca reproduce panel", "abc"):
+    for part in ("a \\| b", "**does not hold**", "0.400/0.400", "fedssca reproduce panel"):
         assert part in page
+    assert "Made by code abc, 2026-11-18, a machine; jax 1." in page
+    assert page == panel_page(json.loads((tmp_path / "panel.json").read_text()))
     assert "mean of 2 runs, seeds 0 to 1" in page
     assert "Converges faster: " in page
     assert "† are not in the paper" in page
@@ -97,3 +109,37 @@ def test_pages_tell_statements_numbers_and_origin(tmp_path: Path, capsys) -> Non
     out = capsys.readouterr().out
     assert "does not hold" in out
     assert "start with index.md" in out
+
+
+def test_fewer_runs_of_a_curve_are_told(tmp_path: Path) -> None:
+    shown, found = of("trajectory")
+    found["ours"] = measured(found["ours"].curve, COSTS, runs=1)
+    write_panel(tmp_path, shown, found, ORIGIN)
+    assert "mean of 2 runs, seeds 0 to 1, of 1 for ours." in (tmp_path / "panel.md").read_text()
+
+
+def test_a_page_of_other_code_is_compared_and_the_comparison_stays(tmp_path: Path) -> None:
+    shown, found = of("trajectory")
+    write_panel(tmp_path, shown, found, ORIGIN)
+    newer = ORIGIN._replace(fingerprint="def")
+    again = found | {"ours": measured(found["ours"].curve, [*COSTS[:3], 0.11])}
+    for _ in range(2):  # The page that is there is then of the same code, and says the same.
+        about = write_panel(tmp_path, shown, again, newer)
+        assert about["agreement"]["code"] == "abc"
+        assert about["agreement"]["runs"] == 6
+        assert about["agreement"]["equal"] == 4
+        assert about["agreement"]["largest_of_means"] == pytest.approx(0.01 / 0.11)
+    assert "Compared with code abc: 4 of the 6 runs" in (tmp_path / "panel.md").read_text()
+
+
+def test_a_page_without_new_runs_stays_and_is_compared(tmp_path: Path) -> None:
+    shown, found = of("trajectory")
+    before = write_panel(tmp_path, shown, found, ORIGIN)
+    some = {name: Measured(m.curve, m.runs[:1]) for name, m in found.items()}
+    about = renew_panel(tmp_path, "panel", some, "def")
+    assert about is not None
+    said = about.pop("agreement")
+    assert about == before
+    assert (said["code"], said["runs"], said["equal"]) == ("def", 3, 3)
+    assert "all 3 runs that both have end with equal numbers" in (tmp_path / "panel.md").read_text()
+    assert renew_panel(tmp_path, "absent", {}, "def") is None

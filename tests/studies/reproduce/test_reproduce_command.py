@@ -50,6 +50,12 @@ def test_from_nothing_to_figures_and_again_from_the_cache(
     assert about["seeds"] == [0, 1]
     assert about["verdicts"][0]["verdict"] in ("holds", "does not hold")
     assert files(out) == before
+    held = shell("reproduce", panel, "--runs", 3, "--out", out, "--cached")
+    assert held.code == 0, held.err
+    assert "tiny is left as it is: 4 of its 6 runs are in the cache" in held.err
+    assert files(out) == before
+    both = shell.refused("reproduce", panel, "--out", out, "--cached", "--tuned")
+    assert "--cached trains nothing, --tuned does: leave out one of them" in both
     other = tiny(tmp_path, 'title = "t"\nkind = "trajectory"\ncurves = ["tiny"]\n', "other")
     assert shell("reproduce", other, "--runs", 1, "--out", out, "--quiet").code == 0
     assert (out / "index.md").read_text().count("## ") == 2

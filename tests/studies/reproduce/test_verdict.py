@@ -9,11 +9,13 @@ from fedssca.studies.reproduce.measure import Measured
 from fedssca.studies.reproduce.verdict import (
     Finding,
     check_all,
+    equivalent,
     falls,
     faster,
     fewest,
     identical,
     keeps,
+    satisfies,
     steers,
 )
 from tests.studies.reproduce.reproduce_helpers import curve, measured, panel, record
@@ -139,3 +141,47 @@ def test_the_verdict_knows_tuned_results(tuned: Finding | None, word: str) -> No
     assert any("tuned" in line for line in verdict.finding.details) == (tuned is not None)
     (verdict,) = check_all(shown, {"quick": SLOW, "slow": QUICK}, lambda *_: tuned)
     assert verdict.word == "does not hold"
+
+
+def solved(weights: dict[float, float], prices: dict[float, float]) -> dict[str, Measured]:
+    """Solutions over lambda and over U for |w|^2 = 1 / F, whose lambda = 1 / nu is 2 F^2."""
+
+    def run(cost: float, nu: float | None) -> dict[str, object]:
+        row = {"round": 9, "train_cost": cost, "norm_sq": 1 / cost}
+        row["multipliers"] = [] if nu is None else [nu]
+        return {"rows": [row], "returned": row, "feasible": True, "notes": []}
+
+    free = {lam: curve(f"λ={lam}", "A", f"problem.l2={lam}", series="free") for lam in weights}
+    held = {u: curve(f"U={u}", "B", U.replace("0.13", str(u)), series="held") for u in prices}
+    return found(
+        *(Measured(c, [run(weights[lam], None)]) for lam, c in free.items()),
+        *(Measured(c, [run(u, prices[u])]) for u, c in held.items()),
+    )
+
+
+def test_problems_are_equivalent_if_norms_and_multipliers_agree() -> None:
+    costs = [0.1 * 1.1**n for n in range(15)]
+    weights = {2 * f * f: f for f in costs}
+    same = solved(weights, {0.2: 1 / (2 * 0.2**2), 0.3: 1 / (2 * 0.3**2)})
+    seen = equivalent(same, "free", "held", within=0.02)
+    assert seen.holds, seen
+    assert "at 2 limits" in seen.summary
+    assert "U = 0.2: F = 0.2000, |w|² = 5.00 against 5.0" in seen.details[0]
+    other = solved(weights, {0.2: 1.2 / (2 * 0.2**2), 0.5: 1.0})
+    seen = equivalent(other, "free", "held", within=0.02)
+    assert not seen.holds
+    assert "1/ν from λ by at most 16" in seen.summary
+    assert seen.details[1] == "U = 0.5: outside the costs over lambda"
+    assert not equivalent(solved(weights, {0.5: 1.0}), "free", "held").holds
+
+
+def test_step_sizes_satisfy_the_theorems_or_not() -> None:
+    printed = ("algorithm.rho={a = 0.3, alpha = 0.1}", "algorithm.gamma={a = 0.3, alpha = 0.1}")
+    one = measured(curve("printed", "A", *printed), [0.4, 0.3, 0.2, 0.1])
+    seen = satisfies(found(one), "printed")
+    assert not seen.holds
+    assert "sum gamma^2 < inf needs gamma.alpha > 1/2" in seen.summary
+    other = (printed[0], "algorithm.gamma={a = 0.3, alpha = 0.51}")
+    two = measured(curve("theirs", "A", *other), [0.4, 0.3, 0.2, 0.1])
+    assert satisfies(found(two), "theirs").holds
+    assert not satisfies(found(QUICK), "quick").holds  # calibrated

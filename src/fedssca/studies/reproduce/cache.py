@@ -6,6 +6,7 @@ import ast
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 
 from fedssca.errors import UserError
 from fedssca.run.config import Config, render
+from fedssca.system import machine
 
 __all__ = ["Cache", "fingerprint", "run_key"]
 
@@ -99,10 +101,12 @@ def _bare(tree: ast.Module) -> ast.Module:
 
 
 class Cache:
-    """A folder with one file <key>-<fingerprint>.json per run."""
+    """A folder with one file <key>-<fingerprint>.json per run, with its date and machine."""
 
     def __init__(self, folder: Path, code: str) -> None:
         self.folder, self.code = folder, code
+        self._machine = machine()  # Worker processes, which get this cache, may use fewer cores.
+        self._made: dict[str, Row] = {}
 
     def create(self) -> None:
         """Make the folder and check that it can be written to."""
@@ -123,6 +127,7 @@ class Cache:
             stored = json.loads(self._file(key).read_text())
             run: Row = stored["run"]
             whole = stored["sha256"] == _digest(run) and stored["key"] == key
+            self._made[key] = stored["about"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return run if whole else None
@@ -130,8 +135,9 @@ class Cache:
     def put(self, key: str, run: Row, about: Row) -> None:
         """Store a run in one step; `about` describes it for people who open the file."""
         file = self._file(key)
+        made = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "machine": self._machine}
         draft = file.with_name(f".{file.name}.{os.getpid()}.part")
-        text = json.dumps({"key": key, "sha256": _digest(run), "about": about, "run": run})
+        text = json.dumps({"key": key, "sha256": _digest(run), "about": about | made, "run": run})
         try:
             with open(draft, "w") as stream:
                 stream.write(text)
@@ -146,6 +152,13 @@ class Cache:
         finally:
             with suppress(OSError):
                 draft.unlink()
+
+    def made(self, keys: Iterable[str] | None = None) -> tuple[str, str]:
+        """Return the dates and machines of runs that were read: of these keys, or of all."""
+        read = self._made.values() if keys is None else [self._made[key] for key in keys]
+        dates = sorted({about["date"] for about in read if "date" in about})
+        machines = sorted({about["machine"] for about in read if "machine" in about})
+        return " to ".join(dict.fromkeys([*dates[:1], *dates[-1:]])), " and ".join(machines)
 
     def outdated(self, keys: Iterable[str]) -> int:
         """Return how many of the runs exist only for another version of the code."""

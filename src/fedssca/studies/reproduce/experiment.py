@@ -4,11 +4,14 @@ title, figure     the title, and the figure of the paper that shows it
 kind              "trajectory": `quantity` over the rounds
                   "tradeoff":   rounds to the test accuracy `target` against samples per round
                   "sweep":      |w|^2 against training cost, one point per value of a swept key
+                  "equivalence": a sweep over lambda and one over U, and lambda against 1 / nu
                   "identity":   Algorithm 1 against the momentum recursion that it equals
 curves, compare   other panels whose curves are drawn, or only compared with
+runs              at most that many runs of each curve, for curves that take long
 [base]            a run, as in docs/config.md
 [[curve]]         label, group (its colour), `set` (what differs from the base); optional: extra
-                  (not of the paper), model ("last" or "returned"), sweep = {key, values, symbol}
+                  (not of the paper), model ("last" or "returned"), sweep = {key, values, symbol},
+                  runs (in place of the panel's)
 [[statement]]     text, where the paper says it, check and its options: see verdict.py
 """
 
@@ -30,7 +33,7 @@ from fedssca.studies.reproduce.verdict import CHECKS
 
 __all__ = ["Curve", "Experiment", "Statement", "known", "read"]
 
-KINDS = ("trajectory", "tradeoff", "sweep", "identity")
+KINDS = ("trajectory", "tradeoff", "sweep", "equivalence", "identity")
 MODELS = ("last", "returned")
 QUANTITIES = ("train_cost", "test_accuracy", "norm_sq", "objective")
 Number = (int, float)
@@ -42,6 +45,7 @@ PANEL: dict[str, Any] = {
     "target": Number,
     "curves": list,
     "compare": list,
+    "runs": int,
     "base": dict,
     "curve": list,
     "statement": list,
@@ -53,9 +57,18 @@ CURVE: dict[str, Any] = {
     "model": str,
     "extra": bool,
     "sweep": dict,
+    "runs": int,
 }
 SWEEP: dict[str, Any] = {"key": str, "values": [Number], "symbol": str}
 STATEMENT: dict[str, Any] = {"text": str, "where": str, "check": str}
+WORDS = {
+    str: "a string",
+    list: "a list",
+    dict: "a table",
+    bool: "true or false",
+    int: "a whole number",
+}
+"""How messages name the type of a key; all others are numbers."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +86,27 @@ class Curve:
     """Whether the curve is not in the paper."""
     drawn: bool = True
     task: str = "train"
+    most_runs: int | None = None
+    """The largest number of its runs; None sets no bound."""
 
     @property
     def work(self) -> int:
         """The number of samples that a client processes in a round: B x E."""
         return self.config.algorithm.batch * self.config.algorithm.local_steps
 
+    def seeds(self, runs: int) -> list[int]:
+        """Return the seeds of its runs when each curve is to have that many runs."""
+        return list(range(min(runs, self.most_runs or runs)))
+
     @property
     def limit(self) -> float:
         """The first limit U."""
         return self.config.problem.constraint[0].limit
+
+    @property
+    def weight(self) -> float:
+        """The weight lambda of |w|^2 beside the objective."""
+        return self.config.problem.l2 or 0.0
 
 
 @dataclass(frozen=True)
@@ -188,6 +212,8 @@ def _curves(entry: Any, content: dict[str, Any], where: str) -> list[Curve]:
     place = f"{where}, curve {label!r}"
     if (model := entry.get("model", "last")) not in MODELS:
         raise UserError(f"{place}: model = {model!r}: {nearest(model, MODELS)}")
+    if (most := entry.get("runs", content.get("runs"))) is not None and most < 1:
+        raise UserError(f"{place}: runs = {most}: it must be at least 1")
     text = tomli_w.dumps(_merged(content.get("base", {}), entry.get("set", {})))
 
     def curve(name: str, settings: list[str]) -> Curve:
@@ -197,7 +223,7 @@ def _curves(entry: Any, content: dict[str, Any], where: str) -> list[Curve]:
             raise UserError(f"{place}: {error}") from error
         task = "identity" if content["kind"] == "identity" else "train"
         extra = entry.get("extra", False)
-        return Curve(name, entry["group"], config, label, model, extra, task=task)
+        return Curve(name, entry["group"], config, label, model, extra, task=task, most_runs=most)
 
     if sweep is None:
         return [curve(label, [])]
@@ -221,6 +247,8 @@ def _statement(entry: Any, curves: list[Curve], where: str) -> Statement:
     names = {
         "curve": [c.label for c in curves],
         "series": [c.series for c in curves],
+        "free": [c.series for c in curves if not c.config.problem.constraint],
+        "limited": [c.series for c in curves if c.config.problem.constraint],
         "group": [c.group for c in curves],
         "order": [c.label for c in curves],
     }
@@ -253,9 +281,8 @@ def _check(table: Any, kinds: Mapping[str, Any], where: str, needed: Iterable[st
         if key not in kinds:
             raise UserError(f"{where}: unknown key {key!r}: {nearest(key, kinds)}")
         if not _fits(value, kinds[key]):
-            words = {str: "a string", list: "a list", dict: "a table", bool: "true or false"}
             many = isinstance(kinds[key], list)
-            kind = "a list of numbers" if many else words.get(kinds[key], "a number")
+            kind = "a list of numbers" if many else WORDS.get(kinds[key], "a number")
             raise UserError(f"{where}: {key} = {value!r}: it must be {kind}")
     if missing := [key for key in needed if key not in table]:
         raise UserError(f"{where} lacks {', '.join(missing)}")
@@ -264,7 +291,7 @@ def _check(table: Any, kinds: Mapping[str, Any], where: str, needed: Iterable[st
 def _fits(value: Any, kind: Any) -> bool:
     if isinstance(kind, list):
         return isinstance(value, list) and all(_fits(each, kind[0]) for each in value)
-    return isinstance(value, kind) and not (isinstance(value, bool) and kind is Number)
+    return isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool)
 
 
 def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,7 @@ def draw(
             "trajectory": _trajectory,
             "tradeoff": _tradeoff,
             "sweep": _sweep,
+            "equivalence": _equivalence,
             "identity": _identity,
         }[panel.kind]
         paint(figure, panel, shown, found)
@@ -175,7 +176,12 @@ def _tradeoff(
 def _sweep(
     figure: Any, panel: Experiment, shown: Sequence[Line], found: Mapping[str, Measured]
 ) -> None:
-    axis = figure.subplots()
+    del panel
+    _ends(figure.subplots(), shown, found)
+
+
+def _ends(axis: Any, shown: Sequence[Line], found: Mapping[str, Measured]) -> None:
+    """Draw |w|^2 against the training cost at the ends of runs, and name what is swept."""
     for line in shown:
         style = _style(line, shown)
         points = sorted(line.points, key=lambda p: p.x)
@@ -197,6 +203,31 @@ def _sweep(
     axis.set(xlabel="Training cost", ylabel=NAMES["norm_sq"])
     axis.margins(x=0.12, y=0.1)
     _finish(axis, shown)
+
+
+def _equivalence(
+    figure: Any, panel: Experiment, shown: Sequence[Line], found: Mapping[str, Measured]
+) -> None:
+    """Draw both sweeps at the left; at the right lambda and 1 / nu against the training cost."""
+    del panel
+    figure.set_size_inches(2 * SIZE[0], SIZE[1])
+    left, right = figure.subplots(1, 2)
+    _ends(left, shown, found)
+    for line in shown:
+        members = [found[name] for name in dict.fromkeys(p.curve for p in line.points)]
+        ends = sorted((float(m.final("train_cost").mean()), _price(m)) for m in members)
+        name = r"$1/\nu$" if line.curve.config.problem.constraint else r"$\lambda$"
+        right.plot(*zip(*ends, strict=True), label=f"{name}, {line.label}", **_style(line, shown))
+    right.set(xlabel="Training cost", ylabel=r"$\lambda$ and $1/\nu$", xscale="log", yscale="log")
+    _plain(right.xaxis)
+    _finish(right, shown)
+
+
+def _price(measured: Measured) -> float:
+    """Return lambda, or the mean of 1 / nu over the runs."""
+    if not measured.curve.config.problem.constraint:
+        return measured.curve.weight
+    return float((1 / measured.final("multipliers")).mean())
 
 
 def _identity(

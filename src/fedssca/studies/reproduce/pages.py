@@ -18,6 +18,7 @@ from fedssca.errors import UserError
 from fedssca.run.config import render
 from fedssca.run.record import RunDirectory
 from fedssca.studies.reproduce import figure
+from fedssca.studies.reproduce.agreement import agreement, carried_on, in_words
 from fedssca.studies.reproduce.experiment import Experiment
 from fedssca.studies.reproduce.measure import Line, Measured, lines
 from fedssca.studies.reproduce.verdict import (
@@ -28,10 +29,26 @@ from fedssca.studies.reproduce.verdict import (
     check_all,
 )
 
-__all__ = ["Origin", "print_verdicts", "put", "write_index", "write_panel"]
+__all__ = [
+    "Origin",
+    "index_page",
+    "panel_page",
+    "print_verdicts",
+    "put",
+    "read_about",
+    "renew_panel",
+    "write_index",
+    "write_panel",
+]
 
 Row = dict[str, Any]
-X_NAMES = {"trajectory": "round", "tradeoff": "samples", "sweep": "train_cost", "identity": "round"}
+X_NAMES = {
+    "trajectory": "round",
+    "tradeoff": "samples",
+    "sweep": "train_cost",
+    "equivalence": "train_cost",
+    "identity": "round",
+}
 
 
 class Origin(NamedTuple):
@@ -41,6 +58,8 @@ class Origin(NamedTuple):
     seeds: list[int]
     versions: dict[str, str]
     fingerprint: str
+    date: str = ""
+    machine: str = ""
 
 
 DAGGER = (
@@ -58,6 +77,7 @@ def write_panel(
 ) -> Row:
     """Write NAME.csv, .png, .svg, .md and .json of a panel; return the content of NAME.json."""
     shown, verdicts, name = lines(panel, found), check_all(panel, found, tuned_check), panel.name
+    before = read_about(out, name)
     png, svg = io.BytesIO(), io.BytesIO()
     figure.draw(panel, shown, found, png, svg)
     about = {
@@ -70,6 +90,8 @@ def write_panel(
         **origin._asdict(),
         "curves": [_curve(m) for m in found.values()],
     }
+    if before:
+        about |= carried_on(before, found, origin.fingerprint)
     for ending, content in {
         "csv": _csv(panel, shown).encode(),
         "png": png.getvalue(),
@@ -78,6 +100,22 @@ def write_panel(
         "json": (json.dumps(about, indent=1) + "\n").encode(),
     }.items():
         put(out, f"{name}.{ending}", content)
+    return about
+
+
+def renew_panel(out: Path, name: str, found: dict[str, Measured], code: str) -> Row | None:
+    """Write NAME.md and NAME.json of a panel anew that lacks runs of the present code.
+
+    Its numbers stay. It says how far those of its runs differ that were `found` with that code.
+    Return the content of NAME.json, or None if there is no such file.
+    """
+    about = read_about(out, name)
+    if about is None:
+        return None
+    if about["fingerprint"] != code and (seen := agreement(about, found, code)):
+        about["agreement"] = seen
+    put(out, f"{name}.md", panel_page(about).encode())
+    put(out, f"{name}.json", (json.dumps(about, indent=1) + "\n").encode())
     return about
 
 
@@ -111,6 +149,7 @@ def _curve(measured: Measured) -> Row:
         "group": curve.group,
         "of_the_paper": not curve.extra,
         "config": render(curve.config),
+        "seeds": curve.seeds(len(measured.runs)),
         "ends": [
             {"last": run["rows"][-1], "returned": run["returned"], "feasible": run["feasible"]}
             for run in measured.runs
@@ -122,8 +161,7 @@ def panel_page(about: Row) -> str:
     """Return NAME.md: the figure, the verdicts, the measurements and the command."""
     name = about["name"]
     parts = [f"# {name}: {about['title']}", f"![{name}]({name}.png)"]
-    if about["figure"]:
-        parts.insert(1, f"The paper's {about['figure']}, {_runs(about)}.")
+    parts.insert(1, _shows(about))
     if about["verdicts"]:
         table = [
             "| Statement | Where the paper says so | Measured | Verdict |",
@@ -138,42 +176,76 @@ def panel_page(about: Row) -> str:
         parts.append(about["definition"])
     if any(not curve["of_the_paper"] for curve in about["curves"]):
         parts.append(DAGGER)
+    if "agreement" in about:
+        parts.append(in_words(about["agreement"]))
     parts.append(_origin(about))
     return "\n\n".join(parts) + "\n"
 
 
 def _origin(about: Row) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    made = [f"code {about['fingerprint']}"]
+    made += [f"{about['date']}"] * bool(about.get("date"))
+    made += [about["machine"]] * bool(about.get("machine"))
     return (
         f"Numbers: [{about['name']}.csv]({about['name']}.csv), "
         f"[{about['name']}.json]({about['name']}.json). Again: `{about['command']}`. "
-        f"Code {about['fingerprint']}; {versions}."
+        f"Made by {', '.join(made)}; {versions}."
     )
 
 
+def _shows(about: Row) -> str:
+    """Return which figure a panel is, and how many runs it shows."""
+    said = _runs(about)
+    if about["figure"]:
+        return f"The paper's {about['figure']}, {said}."
+    return f"Not a figure of the paper; {said}."
+
+
 def _runs(about: Row) -> str:
-    seeds = about["seeds"]
-    return f"mean of {len(seeds)} runs, seeds {seeds[0]} to {seeds[-1]}" if seeds[1:] else "one run"
+    """Return how many runs there are, and which curves have fewer."""
+    counts = {curve["label"]: len(curve["ends"]) for curve in about["curves"]}
+    most = max(counts.values())
+    if most == 1:
+        return "one run"
+    fewer: dict[int, list[str]] = {}
+    for label, count in counts.items():
+        fewer.setdefault(count, []).append(label)
+    del fewer[most]
+    said = [f"of {count} for {'; '.join(labels)}" for count, labels in fewer.items()]
+    return ", ".join([f"mean of {most} runs, seeds 0 to {most - 1}", *said])
+
+
+def read_about(out: Path, name: str) -> Row | None:
+    """Return the content of NAME.json; None if it is absent or of another program."""
+    try:
+        about: Row = json.loads((out / f"{name}.json").read_text())
+        known = about["name"] == name and "title" in about and "fingerprint" in about
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return about if known else None
 
 
 def write_index(out: Path) -> None:
     """Write index.md with every panel whose NAME.json is in the folder."""
+    found = [read_about(out, path.stem) for path in sorted(out.glob("*.json"))]
+    put(out, "index.md", index_page([about for about in found if about]).encode())
+
+
+def index_page(panels: Sequence[Row]) -> str:
+    """Return index.md: every panel with its figure, its verdicts and its origin."""
     parts = ["# The paper's figures, drawn again", DEFINITION]
-    for path in sorted(out.glob("*.json")):
-        try:
-            about = json.loads(path.read_text())
-            name = about["name"]
-            section = [f"## [{name}]({name}.md): {about['title']}"]
-            if about.get("figure"):
-                section.append(f"The paper's {about['figure']}, {_runs(about)}.")
-            section.append(f"![{name}]({name}.png)")
-            said = [f"{v['statement']} **{v['verdict']}**" for v in about.get("verdicts", ())]
-            section.append("\n".join(f"- {line}" for line in (*said, *about.get("verdict", ()))))
-            section.append(_origin(about))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # It is another program's file.
+    for about in panels:
+        name = about["name"]
+        section = [f"## [{name}]({name}.md): {about['title']}"]
+        if "curves" in about:
+            section.append(_shows(about))
+        section.append(f"![{name}]({name}.png)")
+        said = [f"{v['statement']} **{v['verdict']}**" for v in about.get("verdicts", ())]
+        section.append("\n".join(f"- {line}" for line in (*said, *about.get("verdict", ()))))
+        section.append(_origin(about))
         parts += [part for part in section if part]
-    put(out, "index.md", ("\n\n".join(parts) + "\n").encode())
+    return "\n\n".join(parts) + "\n"
 
 
 def print_verdicts(panels: Sequence[Row], out: Path) -> None:

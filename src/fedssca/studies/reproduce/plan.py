@@ -62,9 +62,11 @@ def evaluated(rounds: int) -> tuple[int, ...]:
 
 
 def keys(curve: Curve, runs: int) -> list[str]:
-    """Return the cache keys of the runs of a curve, one per seed."""
+    """Return the cache keys of the runs of a curve, one per seed from 0 on."""
     at, data = evaluated(curve.config.algorithm.most_rounds), data_mark(curve.config)
-    return [run_key(curve.task, _seeded(curve.config, seed), at, data) for seed in range(runs)]
+    return [
+        run_key(curve.task, _seeded(curve.config, seed), at, data) for seed in curve.seeds(runs)
+    ]
 
 
 def plan(panels: Iterable[Experiment], runs: int, cache: Cache) -> list[PlannedRuns]:

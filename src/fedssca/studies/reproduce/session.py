@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,22 @@ from fedssca.run.versions import versions
 from fedssca.studies.reproduce.cache import Cache, fingerprint
 from fedssca.studies.reproduce.experiment import Experiment, known, read
 from fedssca.studies.reproduce.measure import Measured
-from fedssca.studies.reproduce.pages import Origin, check_folder, write_index, write_panel
+from fedssca.studies.reproduce.pages import (
+    Origin,
+    check_folder,
+    renew_panel,
+    write_index,
+    write_panel,
+)
 from fedssca.studies.reproduce.plan import PlannedRuns, keys, located, plan
 from fedssca.studies.reproduce.tuned.statements import (
     compare_family,
     families,
+    stored_comparisons,
     tuned_check,
     write_comparison,
 )
-from fedssca.studies.reproduce.verdict import SecondCheck
+from fedssca.studies.reproduce.tuned.training import open_cache
 from fedssca.studies.reproduce.workers import run_all
 from fedssca.system import cores
 
@@ -44,13 +51,18 @@ def reproduce_into(
     data: Path | None = None,
     resume: bool = False,
     trials: int = 0,
+    train: bool = True,
 ) -> list[Row]:
     """Draw and check the named panels in the folder `out`; return the content of each NAME.json.
 
     Finished runs are kept in `cache` (default: a folder in `out`) and are used by all panels. A
     panel is written as soon as its runs are finished. With `trials` every method is also tuned
-    with that many trials, and statements about speed are checked again.
+    with that many trials, and statements about speed are checked again. Without `train` only what
+    is in the cache is drawn; the files of other panels stay, but for how far their runs agree with
+    those that the cache has.
     """
+    if trials and not train:
+        raise UserError("--cached trains nothing, --tuned does: leave out one of them")
     for option, number in (("--runs", runs), ("--jobs", 1 if jobs is None else jobs)):
         if number < 1:
             raise UserError(f"{option} {number}: it must be at least 1")
@@ -73,8 +85,8 @@ def reproduce_into(
         progress.note(f"{count} cached runs are of another version of the code: computed again")
     ahead = {key for item in items for key in item.keys}
     written: dict[str, Row] = {}
-    checks: dict[str, SecondCheck] = {}
-    options = f"--runs {runs}" + (f" --tuned --trials {trials}" if trials else "")
+    compared = stored_comparisons(out)
+    checks = {split: tuned_check(outcomes) for split, outcomes in compared.items()}
 
     def write_ready() -> None:
         for panel in panels:
@@ -82,9 +94,10 @@ def reproduce_into(
             if panel.name in written or any(ahead.intersection(seeds) for seeds in named.values()):
                 continue
             found = {c.label: Measured(c, _load(store, named[c.label])) for c in panel.curves}
-            command = f"fedssca reproduce {panel.source} {options}"
-            origin = Origin(command, list(range(runs)), versions(), store.code)
             check = checks.get(panel.curves[0].config.data.split)
+            command = f"fedssca reproduce {panel.source} --runs {runs}"
+            made = store.made(key for seeds in named.values() for key in seeds)
+            origin = Origin(command, list(range(runs)), versions(), store.code, *made)
             written[panel.name] = write_panel(out, panel, found, origin, check)
             write_index(out)
 
@@ -93,16 +106,21 @@ def reproduce_into(
         write_ready()
 
     write_ready()
+    if not train:
+        left = [panel for panel in panels if panel.name not in written]
+        renewed = [_renew(out, panel, wanted[panel.name], store, progress) for panel in left]
+        write_index(out)
+        return [*written.values(), *(about for about in renewed if about)]
     if items:
         run_all(items, store, processes, RunsProgress(progress, items, len(every)).show, done)
     comparisons: list[Row] = []
     for split, curves in families(panels).items() if trials else ():
         tell = _comparison_progress(progress, split)
-        outcomes = compare_family(
-            curves, store.folder, trials, min(runs, TUNED_RUNS), processes, tell
-        )
-        command = f"fedssca reproduce {' '.join(names)} {options}"
-        origin = Origin(command, list(range(runs)), versions(), store.code)
+        tuned = open_cache(store.folder)
+        outcomes = compare_family(curves, tuned, trials, min(runs, TUNED_RUNS), processes, tell)
+        command = f"fedssca reproduce {' '.join(names)} --runs {runs} --tuned --trials {trials}"
+        seeds = sorted({seed for outcome in outcomes for seed in outcome.seeds})
+        origin = Origin(command, seeds, versions(), tuned.code, *tuned.made())
         comparisons.append(write_comparison(out, split, outcomes, origin))
         checks[split] = tuned_check(outcomes)
     if comparisons:
@@ -126,6 +144,26 @@ def _load(store: Cache, named: Sequence[str]) -> list[Row]:
     if None in runs:
         raise UserError(f"runs have vanished from {store.folder}: run the same command again")
     return [run for run in runs if run is not None]
+
+
+def _renew(
+    out: Path,
+    panel: Experiment,
+    wanted: Mapping[str, Sequence[str]],
+    store: Cache,
+    progress: ProgressDisplay,
+) -> Row | None:
+    """Compare a page with the runs of a panel that are in the cache; return its NAME.json."""
+    found = {}
+    for curve in panel.curves:
+        runs = [store.get(key) for key in wanted[curve.label]]
+        there = runs[: runs.index(None)] if None in runs else runs
+        found[curve.label] = Measured(curve, [run for run in there if run is not None])
+    have, all_runs = (
+        sum(map(len, each)) for each in ([m.runs for m in found.values()], wanted.values())
+    )
+    progress.note(f"{panel.name} is left as it is: {have} of its {all_runs} runs are in the cache")
+    return renew_panel(out, panel.name, found, store.code)
 
 
 def _comparison_progress(

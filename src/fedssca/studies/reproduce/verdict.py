@@ -5,18 +5,22 @@ keeps      curve: the constraint holds at the end, in every run
 fewest     group needs the fewest rounds among curves of equal B x E: at, targets, beaten
 falls      series: |w|^2 falls from point to point as the training cost rises
 steers     series: training cost within a share `within` of U, test accuracy falls as U rises
+equivalent free, limited: series over lambda and over U; at equal training cost |w|^2 and
+           lambda against 1 / nu differ by at most a share `within`
+satisfies  curve: its step sizes satisfy the conditions of Theorems 1 to 4
 identical  curve: largest relative distance between two trajectories at most `within`
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fedssca.methods.schedule import Schedule, broken_conditions
 from fedssca.studies.reproduce.measure import Measured
 
 if TYPE_CHECKING:
@@ -202,6 +206,79 @@ def steers(found: Found, series: str, within: float = 0.1) -> Finding:
     )
 
 
+def equivalent(found: Found, free: str, limited: str, within: float = 0.05) -> Finding:
+    """Check that min F + lambda |w|^2 and min |w|^2 s.t. F <= U have the same solutions.
+
+    Their conditions of stationarity agree for lambda = 1 / nu. Each run with a limit is compared
+    with the runs over lambda of the same seed, at its own F: log |w|^2 and log lambda are
+    interpolated there, linearly in F.
+    """
+    norms, prices, details = [], [], []
+    for m in sorted(_members(found, limited), key=lambda m: m.curve.limit):
+        pairs = [*at_equal_cost(found, free, m)]
+        if not pairs:
+            details.append(f"U = {m.curve.limit:g}: outside the costs over lambda")
+            continue
+        apart = np.array([(p.norm / p.free_norm, p.price / p.weight) for p in pairs]) - 1
+        norms.append(np.abs(apart[:, 0]).max())
+        prices.append(np.abs(apart[:, 1]).max())
+        mean = pairs[0] if len(pairs) == 1 else AtEqualCost(*np.array(pairs).mean(axis=0))
+        details.append(
+            f"U = {m.curve.limit:g}: F = {mean.cost:.4f}, |w|² = {mean.norm:.2f} against "
+            f"{mean.free_norm:.2f}, 1/ν = {mean.price:.3g} against λ = {mean.weight:.3g}"
+        )
+    if not norms:
+        return Finding(False, "no run with a limit ends at a cost between those over lambda")
+    worst = max(*norms, *prices)
+    return Finding(
+        bool(worst <= within),
+        f"at {len(norms)} limits |w|² differs by at most {max(norms):.1%}, 1/ν from λ by at most "
+        f"{max(prices):.1%} (at most {within:.0%} wanted)",
+        tuple(details),
+    )
+
+
+class AtEqualCost(NamedTuple):
+    """A run with a limit, and the run without that would end at the same training cost."""
+
+    cost: float
+    norm: float
+    free_norm: float
+    price: float
+    """1 / nu."""
+    weight: float
+    """lambda."""
+
+
+def at_equal_cost(found: Found, free: str, limited: Measured) -> Iterator[AtEqualCost]:
+    """Yield the comparison of every run of a curve with a limit that lies between runs without."""
+    others = _members(found, free)
+    weight = np.log([m.curve.weight for m in others])
+    ends = zip(*(limited.final(q) for q in ("train_cost", "norm_sq", "multipliers")), strict=True)
+    for number, (cost, norm, nu) in enumerate(ends):
+        costs = np.array([m.final("train_cost")[number] for m in others])
+        norms = np.log([m.final("norm_sq")[number] for m in others])
+        order = np.argsort(costs)
+        if costs[order[0]] <= cost <= costs[order[-1]] and nu[0] > 0:
+            own, lam = (np.interp(cost, costs[order], x[order]) for x in (norms, weight))
+            yield AtEqualCost(cost, norm, float(np.exp(own)), 1 / nu[0], float(np.exp(lam)))
+
+
+def satisfies(found: Found, curve: str) -> Finding:
+    """Check that step sizes satisfy the conditions of the theorems."""
+    chosen = found[curve].curve.config.algorithm
+    if chosen.rho is None or chosen.gamma is None:
+        return Finding(
+            False, "the step sizes are found by calibration, and fall to zero at the end"
+        )
+    rho, gamma = (
+        Schedule(step.a, step.alpha, cool=step.cool, horizon=chosen.most_rounds)
+        for step in (chosen.rho, chosen.gamma)
+    )
+    broken = broken_conditions(rho, gamma)
+    return Finding(not broken, "; ".join(broken) or "all conditions hold")
+
+
 def identical(found: Found, curve: str, within: float) -> Finding:
     """Check that two forms of the same method have the same trajectory."""
     measured = found[curve]
@@ -218,6 +295,10 @@ CHECKS: dict[str, Check] = {
     ),
     "falls": Check(falls, {"series": str}, ("series",)),
     "steers": Check(steers, {"series": str, "within": Number}, ("series",)),
+    "equivalent": Check(
+        equivalent, {"free": str, "limited": str, "within": Number}, ("free", "limited")
+    ),
+    "satisfies": Check(satisfies, {"curve": str}, ("curve",)),
     "identical": Check(identical, {"curve": str, "within": Number}, ("curve", "within")),
 }
 

@@ -17,16 +17,24 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
+from fedssca.studies.reproduce.cache import Cache
 from fedssca.studies.reproduce.experiment import Curve, Experiment, Statement
 from fedssca.studies.reproduce.measure import Measured
-from fedssca.studies.reproduce.pages import Origin, put
+from fedssca.studies.reproduce.pages import Origin, put, read_about
 from fedssca.studies.reproduce.plan import data_mark
 from fedssca.studies.reproduce.tuned.comparison import TARGETS, Entry, Outcome, compare
 from fedssca.studies.reproduce.tuned.table import draw, table, verdict
-from fedssca.studies.reproduce.tuned.training import Progress, in_processes, open_cache
+from fedssca.studies.reproduce.tuned.training import Progress, in_processes
 from fedssca.studies.reproduce.verdict import Finding, SecondCheck
 
-__all__ = ["METHODS", "compare_family", "families", "tuned_check", "write_comparison"]
+__all__ = [
+    "METHODS",
+    "compare_family",
+    "families",
+    "stored_comparisons",
+    "tuned_check",
+    "write_comparison",
+]
 
 METHODS = ("ssca", "sgd", "momentum")
 Row = dict[str, Any]
@@ -55,16 +63,16 @@ def entries(curves: Sequence[Curve]) -> list[Entry]:
 
 
 def compare_family(
-    curves: Sequence[Curve], folder: Path, trials: int, runs: int, jobs: int, progress: Progress
+    curves: Sequence[Curve], store: Cache, trials: int, runs: int, jobs: int, progress: Progress
 ) -> list[Outcome]:
-    """Tune and compare all methods for one family of curves; `folder` holds the cache."""
+    """Tune and compare all methods for one family of curves; `store` holds the trainings."""
     base = curves[0].config
     executor = functools.partial(in_processes, jobs=jobs)
     mark = data_mark(base)
     return compare(
         base,
         entries(curves),
-        open_cache(folder),
+        store,
         mark=mark,
         trials=trials,
         runs=runs,
@@ -102,6 +110,19 @@ def tuned_check(outcomes: Sequence[Outcome]) -> SecondCheck:
         return Finding(not lost, summary, (*lost, *won))
 
     return check
+
+
+def stored_comparisons(out: Path) -> dict[str, list[Outcome]]:
+    """Return the comparisons whose tuned-SPLIT.json is in a folder, by their split."""
+    found: dict[str, list[Outcome]] = {}
+    for split in ("sample", "feature"):
+        if about := read_about(out, f"tuned-{split}"):
+            rows = [{**row, "entry": Entry(**row["entry"])} for row in about["outcomes"]]
+            tuples = ("settings", "seeds", "rounds", "wire")
+            found[split] = [
+                Outcome(**(row | {name: tuple(row[name]) for name in tuples})) for row in rows
+            ]
+    return found
 
 
 def _times(one: Outcome, two: Outcome) -> tuple[float, float] | None:
