@@ -20,9 +20,14 @@ from fedssca.studies.reproduce.pages import (
     write_panel,
 )
 from fedssca.studies.reproduce.plan import PlannedRuns, keys, located, plan
+from fedssca.studies.reproduce.tuned.comparison import Outcome
+from fedssca.studies.reproduce.tuned.limit_pages import write_limit_comparison
+from fedssca.studies.reproduce.tuned.limits import LimitOutcome
 from fedssca.studies.reproduce.tuned.statements import (
     compare_family,
+    compare_limited_family,
     families,
+    limited_families,
     stored_comparisons,
     tuned_check,
     write_comparison,
@@ -114,15 +119,24 @@ def reproduce_into(
     if items:
         run_all(items, store, processes, RunsProgress(progress, items, len(every)).show, done)
     comparisons: list[Row] = []
-    for split, curves in families(panels).items() if trials else ():
-        tell = _comparison_progress(progress, split)
+    if trials:
         tuned = open_cache(store.folder)
-        outcomes = compare_family(curves, tuned, trials, min(runs, TUNED_RUNS), processes, tell)
         command = f"fedssca reproduce {' '.join(names)} --runs {runs} --tuned --trials {trials}"
-        seeds = sorted({seed for outcome in outcomes for seed in outcome.seeds})
-        origin = Origin(command, seeds, versions(), tuned.code, *tuned.made())
-        comparisons.append(write_comparison(out, split, outcomes, origin))
-        checks[split] = tuned_check(outcomes)
+        budget = (trials, min(runs, TUNED_RUNS), processes)
+
+        def origin_of(outcomes: Sequence[Outcome | LimitOutcome]) -> Origin:
+            seeds = sorted({seed for outcome in outcomes for seed in outcome.seeds})
+            return Origin(command, seeds, versions(), tuned.code, *tuned.made())
+
+        for split, curves in families(panels).items():
+            tell = _comparison_progress(progress, split)
+            outcomes = compare_family(curves, tuned, *budget, tell)
+            comparisons.append(write_comparison(out, split, outcomes, origin_of(outcomes)))
+            checks[split] = tuned_check(outcomes)
+        for split, curves in limited_families(panels).items():
+            tell = _comparison_progress(progress, f"{split}, limit")
+            ends = compare_limited_family(curves, tuned, *budget, tell)
+            comparisons.append(write_limit_comparison(out, split, ends, origin_of(ends)))
     if comparisons:
         written.clear()
         write_ready()

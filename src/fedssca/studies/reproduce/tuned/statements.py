@@ -23,6 +23,8 @@ from fedssca.studies.reproduce.measure import Measured
 from fedssca.studies.reproduce.pages import Origin, put, read_about
 from fedssca.studies.reproduce.plan import data_mark
 from fedssca.studies.reproduce.tuned.comparison import TARGETS, Entry, Outcome, compare
+from fedssca.studies.reproduce.tuned.limits import METHODS as LIMITED_METHODS
+from fedssca.studies.reproduce.tuned.limits import LimitEntry, LimitOutcome, compare_with_limit
 from fedssca.studies.reproduce.tuned.table import draw, table, verdict
 from fedssca.studies.reproduce.tuned.training import Progress, in_processes
 from fedssca.studies.reproduce.verdict import Finding, SecondCheck
@@ -30,7 +32,9 @@ from fedssca.studies.reproduce.verdict import Finding, SecondCheck
 __all__ = [
     "METHODS",
     "compare_family",
+    "compare_limited_family",
     "families",
+    "limited_families",
     "stored_comparisons",
     "tuned_check",
     "write_comparison",
@@ -48,6 +52,45 @@ def families(panels: Sequence[Experiment]) -> dict[str, list[Curve]]:
             if not curve.config.problem.constraint and curve.config.algorithm.name in METHODS:
                 out.setdefault(curve.config.data.split, []).append(curve)
     return out
+
+
+def limited_families(panels: Sequence[Experiment]) -> dict[str, list[Curve]]:
+    """Return the curves over rounds with one limit and the norm as objective, by their split."""
+    out: dict[str, list[Curve]] = {}
+    for panel in panels:
+        for curve in panel.curves if panel.kind == "trajectory" else ():
+            problem = curve.config.problem
+            if len(problem.constraint) == 1 and problem.objective == "norm":
+                out.setdefault(curve.config.data.split, []).append(curve)
+    return out
+
+
+def limited_entries(curves: Sequence[Curve]) -> list[LimitEntry]:
+    """Return every method with every batch size of the curves; large batches get fewer rounds."""
+    total = curves[0].config.algorithm.most_rounds
+
+    def rounds(batch: int) -> int:
+        return max(2, 3 * total // 10 if batch < 6000 else total // 10)
+
+    batches = sorted({c.config.algorithm.batch for c in curves})
+    return [LimitEntry(m, b, rounds(b)) for b in batches for m in LIMITED_METHODS]
+
+
+def compare_limited_family(
+    curves: Sequence[Curve], store: Cache, trials: int, runs: int, jobs: int, progress: Progress
+) -> list[LimitOutcome]:
+    """Tune and compare all methods for the curves with a limit; `store` holds the trainings."""
+    base = curves[0].config
+    return compare_with_limit(
+        base,
+        limited_entries(curves),
+        store,
+        mark=data_mark(base),
+        trials=trials,
+        runs=runs,
+        executor=functools.partial(in_processes, jobs=jobs),
+        progress=progress,
+    )
 
 
 def entries(curves: Sequence[Curve]) -> list[Entry]:

@@ -18,18 +18,20 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
 from fedssca.data import Dataset, Rows
-from fedssca.errors import UserError
+from fedssca.errors import Diverged, UserError
 from fedssca.evaluate.evaluator import Evaluator, evaluator_over
 from fedssca.evaluate.traffic import traffic_in
 from fedssca.privacy.noise.messages import simulated
 from fedssca.run.build import build, engine_of, load_dataset
 from fedssca.run.config import Config, parse, render
+from fedssca.run.execute import train as train_job
 from fedssca.run.schema import AlgorithmSettings
 from fedssca.run.tune.validation import hold_out
 from fedssca.studies.reproduce.cache import Cache, fingerprint
@@ -66,7 +68,7 @@ class Training(NamedTuple):
     hold_out: int | None
     """The seed of the training rows held out for evaluation; None evaluates on the test rows."""
     stop: float
-    """The accuracy at which the training may end."""
+    """The accuracy at which the training may end; 0 records only the end, not the way there."""
 
 
 Executor = Callable[[Sequence[Training], Cache, Callable[[Training], None]], None]
@@ -98,9 +100,12 @@ def rounds_to_target(curve: Curve, target: float) -> float | None:
 def train(training: Training) -> Record:
     """Carry out one training; apart from `seconds` the record depends only on the training.
 
-    The record holds `curve`, `end` (why it ended: "rounds", "reached" or "diverged"), `wire` (bytes
-    per round after the first: up, down, between clients) and `seconds`.
+    Without a `stop` it is that of `train_to_end`. Otherwise it holds `curve`, `end` (why it ended:
+    "rounds", "reached" or "diverged"), `wire` (bytes per round after the first: up, down, between
+    clients) and `seconds`.
     """
+    if not training.stop:
+        return train_to_end(training)
     config, begun = parse(training.config), time.perf_counter()
     with warnings.catch_warnings(), jax.enable_x64(config.run.precision == "float64"):
         warnings.simplefilter("ignore")  # These step sizes violate conditions of the theorems.
@@ -126,22 +131,52 @@ def train(training: Training) -> Record:
     return {"curve": curve, "end": end, "wire": wire, "seconds": seconds}
 
 
+def train_to_end(training: Training) -> Record:
+    """Carry out one training with limits and record its model: the numbers of a trial.
+
+    `violation` and `cost` are on the rows that trained, `accuracy` on the rows for evaluation.
+    """
+    config, begun = parse(training.config), time.perf_counter()
+    found: Record = {"end": "diverged", "violation": None, "objective": None}
+    with warnings.catch_warnings(), jax.enable_x64(config.run.precision == "float64"):
+        warnings.simplefilter("ignore")
+        rows = rows_of(_base_run(config, training.data_seed), training.hold_out)
+        with suppress(Diverged):
+            result = train_job(build(_with_fitting_batch(config, rows), rows))
+            if not result.diverged:
+                final = result.final
+                found = {
+                    "end": "rounds",
+                    "violation": max(0.0, *final["constraints"]),
+                    "objective": final["objective"],
+                    "cost": final["train_cost"],
+                    "accuracy": final["test_accuracy"],
+                }
+    return found | {"seconds": round(time.perf_counter() - begun, 3)}
+
+
+@functools.lru_cache(maxsize=2)
+def rows_of(text: str, held: int | None) -> Dataset:
+    """Return the data, with the rows for evaluation as test rows."""
+    rows = load_dataset(parse(text))
+    return rows if held is None else hold_out(rows, held)
+
+
 @functools.lru_cache(maxsize=2)
 def prepare(text: str, held: int | None) -> tuple[Dataset, Evaluator]:
     """Return the data, with the rows for evaluation as test rows, and the evaluator.
 
     They are the same for all methods, so a process prepares them once.
     """
-    config = parse(text)
-    rows = load_dataset(config)
-    rows = rows if held is None else hold_out(rows, held)
+    config, rows = parse(text), rows_of(text, held)
     return rows, evaluator_over(build(config, rows).problem, Rows.of([rows.test]), None)
 
 
 def _base_run(config: Config, seed: int) -> str:
     """Return the data, model and problem of a run as TOML."""
     run = dataclasses.replace(config.run, seed=seed)
-    return render(dataclasses.replace(config, algorithm=AlgorithmSettings("sgd", batch=1), run=run))
+    plain = AlgorithmSettings("ssca" if config.problem.limited else "sgd", batch=1)
+    return render(dataclasses.replace(config, algorithm=plain, run=run))
 
 
 def _with_fitting_batch(config: Config, rows: Dataset) -> Config:
