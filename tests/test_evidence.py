@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.evidence import pages, record
+from benchmarks.evidence import pages, record, results
 from benchmarks.evidence.record import FOLDER, Part, measure, read_parts, tables_in, why_old
 from benchmarks.tables import Evidence, Table
 
@@ -37,6 +37,51 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_pages_show_what_their_records_say() -> None:
     wrong = [page.name for page in pages.differences()]
     assert wrong == [], "run make evidence-render"
+
+
+def test_the_results_have_no_typed_numbers() -> None:
+    page = pages.ROOT / "docs/results/summary.md"
+    found = pages.typed_numbers(page.read_text(encoding="utf-8"))
+    assert found == [], "let the number come from a record: see docs/evidence/README.md"
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("It ends at 0.13 after 95 % of 1000 rounds.", ["0.13", "95 %"]),
+        ("Needs 12 ± 2 rounds, 3x fewer.", ["12 ±"]),
+        ("The limit `F <= 0.13` and [a page](v1.2.md), B = 10.", []),
+        ("```console\n$ run 0.5\n```\n", []),
+        ("<!-- evidence: a.b -->\n| 0.5 |\n<!-- end -->\n", []),
+    ],
+)
+def test_typed_numbers_are_those_outside_of_records_and_code(text: str, numbers: list[str]) -> None:
+    assert pages.typed_numbers(text) == numbers
+
+
+def test_pages_of_results_are_those_of_their_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "docs/results"
+    folder.mkdir(parents=True)
+    (tmp_path / "README.md").write_text("# It\n")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    about = json.loads((record.ROOT / "docs/results/identity.json").read_text())
+    about["fingerprint"] = "older"
+    (folder / "identity.json").write_text(json.dumps(about))
+    page, index, summary = (folder / f"{name}.md" for name in ("identity", "index", "summary"))
+    for written in (page, index):
+        written.write_text("Something else.\n")
+    summary.write_text("<!-- evidence: results.identity-1 -->\n<!-- end -->\n")
+    assert pages.render() == sorted([page, index, summary])
+    assert about["verdicts"][0]["measured"] in page.read_text()
+    assert about["verdicts"][0]["measured"] in summary.read_text()
+    assert pages.differences() == []
+    page.write_text(page.read_text().replace("e-15", "e-16"))
+    assert pages.differences() == [page]
+    ((name, why),) = results.old_results(folder)
+    assert name == "identity"
+    assert "made by code older" in why
 
 
 def test_every_record_says_how_it_was_made() -> None:

@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.evidence import results
 from benchmarks.evidence.pages import adopt, differences, marked, pages, render, unmarked
 from benchmarks.evidence.record import ROOT, Part, measure, read_parts, read_record, why_old
 
@@ -83,7 +84,9 @@ def check() -> int:
     for part in read_parts().values():
         if why := why_old(part, read_record(part.name)):
             print(f"old: {part.name}: {why}")
-    known = read_parts()
+    for name, why in results.old_results(ROOT / "docs/results"):
+        print(f"old: results/{name}: {why}")
+    known = {*read_parts(), results.NAME}
     for page in pages():
         for name, _ in marked(page.read_text(encoding="utf-8")):
             if name not in known:

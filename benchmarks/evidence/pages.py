@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.evidence import results
 from benchmarks.evidence.record import FOLDER, ROOT, read_record, tables_in, write_record
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "render",
     "row_text",
     "table_text",
+    "typed_numbers",
     "unmarked",
 ]
 
@@ -71,12 +73,15 @@ def rendered(text: str, folder: Path = FOLDER) -> str:
     """The text of a page with all its marked blocks made from their records."""
 
     def made(match: re.Match[str]) -> str:
-        record = read_record(match[1], folder) or {}
-        table = record.get("tables", {}).get(match[2])
+        tables = (read_record(match[1], folder) or {}).get("tables", {})
+        if match[1] == results.NAME:
+            tables = results.result_tables(ROOT / "docs/results")
+        table = tables.get(match[2])
         if table is None:
             raise SystemExit(f"there is no table {match[2]} in {folder / match[1]}.json")
         mark = f"<!-- evidence: {match[1]}.{match[2]} -->"
-        return f"{mark}\n{table_text(table)}<!-- end -->"
+        told = table if isinstance(table, str) else table_text(table)
+        return f"{mark}\n{told}<!-- end -->"
 
     return BLOCK.sub(made, text)
 
@@ -85,14 +90,28 @@ def render(folder: Path = FOLDER) -> list[Path]:
     """Write the marked blocks of all pages anew; returns the pages that changed."""
     changed = differences(folder)
     for page in changed:
-        page.write_text(rendered(page.read_text(encoding="utf-8"), folder), encoding="utf-8")
+        page.write_text(expected(page, folder), encoding="utf-8")
     return changed
 
 
 def differences(folder: Path = FOLDER) -> list[Path]:
-    """The pages in which a marked block is not what its record says."""
-    texts = {page: page.read_text(encoding="utf-8") for page in pages()}
-    return [page for page, text in texts.items() if rendered(text, folder) != text]
+    """The pages of which a marked block, or all, is not what their records say."""
+    return [p for p in pages() if expected(p, folder) != p.read_text(encoding="utf-8")]
+
+
+def expected(page: Path, folder: Path = FOLDER) -> str:
+    """The text that a page must have by its records."""
+    made = results.result_page(page) if page.parent.name == results.NAME else None
+    return made or rendered(page.read_text(encoding="utf-8"), folder)
+
+
+def typed_numbers(text: str) -> list[str]:
+    """The measured numbers in the prose of a page: decimals, percentages, and spreads.
+
+    Numbers of records between marks are not typed, and numbers in code are settings.
+    """
+    prose = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", BLOCK.sub("", text), flags=re.S)
+    return re.findall(r"\d*\.\d+|\d+(?:\.\d+)?\s?%|\d+\s?±", prose)
 
 
 def unmarked() -> Iterator[tuple[Path, int]]:

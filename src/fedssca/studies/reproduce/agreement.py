@@ -53,15 +53,15 @@ def agreement(before: Row, found: Mapping[str, Measured], code: str) -> Row | No
     means = [
         np.array([[row["train_cost"] for row in pair] for pair in curve]).mean(axis=0)
         for curve in pairs.values()
-        if curve
+        if curve[1:]
     ]
-    return {
+    found = {
         "code": code,
         "runs": len(runs),
         "equal": sum(_numbers(one) == _numbers(two) for one, two in runs),
         "largest": max(_apart(one["train_cost"], two["train_cost"]) for one, two in runs),
-        "largest_of_means": max(_apart(*mean) for mean in means),
     }
+    return found | ({"largest_of_means": max(_apart(*m) for m in means)} if means else {})
 
 
 def same_run(one: str, two: str) -> bool:
@@ -87,11 +87,13 @@ def in_words(seen: Row) -> str:
             f"Compared with code {seen['code']}: all {seen['runs']} runs that both have end with "
             "equal numbers."
         )
-    return (
+    text = (
         f"Compared with code {seen['code']}: {same}; the final training costs of the others differ "
-        f"by at most {seen['largest']:.2%}, their means over the runs of a curve by at most "
-        f"{seen['largest_of_means']:.2%}."
+        f"by at most {seen['largest']:.2%}"
     )
+    if "largest_of_means" in seen:
+        text += f", their means over such runs of a curve by at most {seen['largest_of_means']:.2%}"
+    return f"{text}."
 
 
 def _apart(one: float, two: float) -> float:

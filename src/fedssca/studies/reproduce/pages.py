@@ -32,6 +32,7 @@ from fedssca.studies.reproduce.verdict import (
 __all__ = [
     "Origin",
     "index_page",
+    "origin_line",
     "panel_page",
     "print_verdicts",
     "put",
@@ -183,15 +184,16 @@ def panel_page(about: Row) -> str:
 
 
 def _origin(about: Row) -> str:
+    """Return where a panel's numbers are, and where they come from."""
+    name = about["name"]
+    return f"Numbers: [{name}.csv]({name}.csv), [{name}.json]({name}.json). {origin_line(about)}"
+
+
+def origin_line(about: Row) -> str:
+    """Return the command, code, date, machine and versions that NAME.json holds."""
+    made = [f"code {about['fingerprint']}", about.get("date"), about.get("machine")]
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
-    made = [f"code {about['fingerprint']}"]
-    made += [f"{about['date']}"] * bool(about.get("date"))
-    made += [about["machine"]] * bool(about.get("machine"))
-    return (
-        f"Numbers: [{about['name']}.csv]({about['name']}.csv), "
-        f"[{about['name']}.json]({about['name']}.json). Again: `{about['command']}`. "
-        f"Made by {', '.join(made)}; {versions}."
-    )
+    return f"Again: `{about['command']}`. Made by {', '.join(filter(None, made))}; {versions}."
 
 
 def _shows(about: Row) -> str:

@@ -211,7 +211,7 @@ def equivalent(found: Found, free: str, limited: str, within: float = 0.05) -> F
 
     Their conditions of stationarity agree for lambda = 1 / nu. Each run with a limit is compared
     with the runs over lambda of the same seed, at its own F: log |w|^2 and log lambda are
-    interpolated there, linearly in F.
+    interpolated there, linearly in log F.
     """
     norms, prices, details = [], [], []
     for m in sorted(_members(found, limited), key=lambda m: m.curve.limit):
@@ -256,11 +256,11 @@ def at_equal_cost(found: Found, free: str, limited: Measured) -> Iterator[AtEqua
     weight = np.log([m.curve.weight for m in others])
     ends = zip(*(limited.final(q) for q in ("train_cost", "norm_sq", "multipliers")), strict=True)
     for number, (cost, norm, nu) in enumerate(ends):
-        costs = np.array([m.final("train_cost")[number] for m in others])
+        costs = np.log([m.final("train_cost")[number] for m in others])
         norms = np.log([m.final("norm_sq")[number] for m in others])
-        order = np.argsort(costs)
-        if costs[order[0]] <= cost <= costs[order[-1]] and nu[0] > 0:
-            own, lam = (np.interp(cost, costs[order], x[order]) for x in (norms, weight))
+        order, here = np.argsort(costs), np.log(cost)
+        if costs[order[0]] <= here <= costs[order[-1]] and nu[0] > 0:
+            own, lam = (np.interp(here, costs[order], x[order]) for x in (norms, weight))
             yield AtEqualCost(cost, norm, float(np.exp(own)), 1 / nu[0], float(np.exp(lam)))
 
 

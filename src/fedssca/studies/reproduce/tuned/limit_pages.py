@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from fedssca.studies.reproduce.pages import Origin, put
+from fedssca.studies.reproduce.pages import Origin, origin_line, put
 from fedssca.studies.reproduce.tuned.limits import LimitEntry, LimitOutcome
 
 __all__ = ["limit_page", "outcomes_in", "write_limit_comparison"]
@@ -64,8 +64,6 @@ def limit_page(about: Row) -> str:
     """Return tuned-limit-SPLIT.md."""
     outcomes, name = outcomes_in(about), about["name"]
     first = outcomes[0]
-    made = [f"code {about['fingerprint']}", about["date"], about["machine"]]
-    versions = ", ".join(f"{n} {v}" for n, v in about["versions"].items())
     parts = [
         f"# {name}: {about['title']}",
         f"min |w|² s.t. F <= {first.limit:g}. Every method, with every batch size B, got "
@@ -79,7 +77,7 @@ def limit_page(about: Row) -> str:
         "\n".join(f"- {line}" for line in about["verdict"]),
         "## Numbers",
         _table(outcomes),
-        f"Again: `{about['command']}`. Made by {', '.join(filter(None, made))}; {versions}.",
+        origin_line(about),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -20,7 +20,7 @@ from typing import Any
 from fedssca.studies.reproduce.cache import Cache
 from fedssca.studies.reproduce.experiment import Curve, Experiment, Statement
 from fedssca.studies.reproduce.measure import Measured
-from fedssca.studies.reproduce.pages import Origin, put, read_about
+from fedssca.studies.reproduce.pages import Origin, origin_line, put, read_about
 from fedssca.studies.reproduce.plan import data_mark
 from fedssca.studies.reproduce.tuned.comparison import TARGETS, Entry, Outcome, compare
 from fedssca.studies.reproduce.tuned.limits import METHODS as LIMITED_METHODS
@@ -33,6 +33,7 @@ __all__ = [
     "METHODS",
     "compare_family",
     "compare_limited_family",
+    "comparison_page",
     "families",
     "limited_families",
     "stored_comparisons",
@@ -157,15 +158,19 @@ def tuned_check(outcomes: Sequence[Outcome]) -> SecondCheck:
 
 def stored_comparisons(out: Path) -> dict[str, list[Outcome]]:
     """Return the comparisons whose tuned-SPLIT.json is in a folder, by their split."""
-    found: dict[str, list[Outcome]] = {}
-    for split in ("sample", "feature"):
-        if about := read_about(out, f"tuned-{split}"):
-            rows = [{**row, "entry": Entry(**row["entry"])} for row in about["outcomes"]]
-            tuples = ("settings", "seeds", "rounds", "wire")
-            found[split] = [
-                Outcome(**(row | {name: tuple(row[name]) for name in tuples})) for row in rows
-            ]
-    return found
+    found = {split: read_about(out, f"tuned-{split}") for split in ("sample", "feature")}
+    return {split: outcomes_in(about) for split, about in found.items() if about}
+
+
+def outcomes_in(about: Row) -> list[Outcome]:
+    """Return the outcomes that a tuned-SPLIT.json holds."""
+    lists = ("settings", "seeds", "rounds", "wire")
+    return [
+        Outcome(
+            **row | {name: tuple(row[name]) for name in lists} | {"entry": Entry(**row["entry"])}
+        )
+        for row in about["outcomes"]
+    ]
 
 
 def _times(one: Outcome, two: Outcome) -> tuple[float, float] | None:
@@ -209,12 +214,25 @@ def write_comparison(out: Path, split: str, outcomes: Sequence[Outcome], origin:
     }
     png, svg = io.BytesIO(), io.BytesIO()
     draw(outcomes, png, svg)
-    first = outcomes[0]
+    for ending, content in {
+        "csv": table(outcomes, "csv").encode(),
+        "png": png.getvalue(),
+        "svg": svg.getvalue(),
+        "md": comparison_page(about).encode(),
+        "json": (json.dumps(about, indent=1) + "\n").encode(),
+    }.items():
+        put(out, f"{name}.{ending}", content)
+    return about
+
+
+def comparison_page(about: Row) -> str:
+    """Return tuned-SPLIT.md."""
+    outcomes, name = outcomes_in(about), about["name"]
     runs = max(len(o.rounds) for o in outcomes)
     page = [
         f"# {name}: {about['title']}",
         f"Rounds to a test accuracy. Every method, with every batch size B and number E of local "
-        f"steps, got {first.trials} trials at the same low-discrepancy points on 80 % of the "
+        f"steps, got {outcomes[0].trials} trials at the same low-discrepancy points on 80 % of the "
         f"training rows, evaluated on the other 20 %. For each target the settings of its best "
         f"trial were used on all training rows with {runs} other seeds, evaluated on the test "
         "rows. "
@@ -224,16 +242,6 @@ def write_comparison(out: Path, split: str, outcomes: Sequence[Outcome], origin:
         "\n".join(f"- {line}" for line in about["verdict"]),
         "## Numbers",
         table(outcomes).rstrip(),
-        f"MB: all clients, up and down. Again: `{origin.command}`. Code {origin.fingerprint}; "
-        + ", ".join(f"{n} {v}" for n, v in origin.versions.items())
-        + ".",
+        f"MB: all clients, up and down. {origin_line(about)}",
     ]
-    for ending, content in {
-        "csv": table(outcomes, "csv").encode(),
-        "png": png.getvalue(),
-        "svg": svg.getvalue(),
-        "md": ("\n\n".join(page) + "\n").encode(),
-        "json": (json.dumps(about, indent=1) + "\n").encode(),
-    }.items():
-        put(out, f"{name}.{ending}", content)
-    return about
+    return "\n\n".join(page) + "\n"
