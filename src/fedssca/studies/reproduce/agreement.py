@@ -47,7 +47,7 @@ def agreement(before: Row, found: Mapping[str, Measured], code: str) -> Row | No
         pairs[curve["label"]] = list(
             zip(ends, (run["rows"][-1] for run in measured.runs), strict=False)
         )
-    runs = [pair for found in pairs.values() for pair in found]
+    runs = [pair for ends in pairs.values() for pair in ends]
     if not runs:
         return None
     means = [
@@ -55,13 +55,13 @@ def agreement(before: Row, found: Mapping[str, Measured], code: str) -> Row | No
         for curve in pairs.values()
         if curve[1:]
     ]
-    found = {
+    seen: Row = {
         "code": code,
         "runs": len(runs),
         "equal": sum(_numbers(one) == _numbers(two) for one, two in runs),
         "largest": max(_apart(one["train_cost"], two["train_cost"]) for one, two in runs),
     }
-    return found | ({"largest_of_means": max(_apart(*m) for m in means)} if means else {})
+    return seen | ({"largest_of_means": max(_apart(*m) for m in means)} if means else {})
 
 
 def same_run(one: str, two: str) -> bool:

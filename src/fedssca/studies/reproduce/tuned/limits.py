@@ -13,6 +13,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 from fedssca.errors import UserError
 from fedssca.run.config import Config, render
@@ -179,6 +180,6 @@ def _shaped(base: Config, entry: LimitEntry, seed: int) -> Config:
     """Return the run of an entry before its settings."""
     chosen = AlgorithmSettings(batch=entry.batch, rounds=entry.rounds)
     if entry.method in OURS:
-        chosen = dataclasses.replace(chosen, multipliers=entry.method)
+        chosen = dataclasses.replace(chosen, multipliers=cast(Any, entry.method))
     run = dataclasses.replace(base.run, seed=seed)
     return dataclasses.replace(base, algorithm=chosen, run=run)
