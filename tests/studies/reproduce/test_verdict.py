@@ -170,6 +170,7 @@ def test_problems_are_equivalent_if_norms_and_multipliers_agree() -> None:
     other = solved(weights, {0.2: 1.2 / (2 * 0.2**2), 0.5: 1.0})
     seen = equivalent(other, "free", "held", within=0.02)
     assert not seen.holds
+    assert equivalent(other, "free", "held", within=0.02, multiplier_within=0.2).holds
     assert "1/ν from λ by at most 16" in seen.summary
     assert seen.details[1] == "U = 0.5: outside the costs over lambda"
     assert not equivalent(solved(weights, {0.5: 1.0}), "free", "held").holds

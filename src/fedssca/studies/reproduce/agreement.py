@@ -34,7 +34,7 @@ def carried_on(before: Row, found: Mapping[str, Measured], code: str) -> Row:
 def agreement(before: Row, found: Mapping[str, Measured], code: str) -> Row | None:
     """Compare the ends of runs with those in the NAME.json of another code; None if none match.
 
-    `code` is the code that the reader of the page is in_words: that of the runs that the page is
+    `code` is the code that the reader of the page is told: that of the runs that the page is
     compared with. The training costs are compared as shares of the larger one.
     """
     here = {name: m for name, m in found.items() if m.runs}

@@ -188,7 +188,7 @@ def _ends(axis: Any, shown: Sequence[Line], found: Mapping[str, Measured]) -> No
         spread = [found[p.curve].final("train_cost").std() for p in points]
         x, y, sd = (np.array([p[i] for p in points]) for i in (1, 2, 3))
         axis.errorbar(x, y, sd, spread, label=_label(line), elinewidth=0.6, capsize=1.5, **style)
-        above = line is shown[0]
+        above = line is shown[0] or not line.curve.config.problem.constraint
         for p in points:
             axis.annotate(
                 p.curve.rpartition(", ")[2],

@@ -5,8 +5,8 @@ keeps      curve: the constraint holds at the end, in every run
 fewest     group needs the fewest rounds among curves of equal B x E: at, targets, beaten
 falls      series: |w|^2 falls from point to point as the training cost rises
 steers     series: training cost within a share `within` of U, test accuracy falls as U rises
-equivalent free, limited: series over lambda and over U; at equal training cost |w|^2 and
-           lambda against 1 / nu differ by at most a share `within`
+equivalent free, limited: series over lambda and over U; at equal training cost |w|^2 differs by at
+           most a share `within`, and lambda from 1 / nu by at most `multiplier_within`
 satisfies  curve: its step sizes satisfy the conditions of Theorems 1 to 4
 identical  curve: largest relative distance between two trajectories at most `within`
 """
@@ -206,7 +206,9 @@ def steers(found: Found, series: str, within: float = 0.1) -> Finding:
     )
 
 
-def equivalent(found: Found, free: str, limited: str, within: float = 0.05) -> Finding:
+def equivalent(
+    found: Found, free: str, limited: str, within: float = 0.02, multiplier_within: float = 0.1
+) -> Finding:
     """Check that min F + lambda |w|^2 and min |w|^2 s.t. F <= U have the same solutions.
 
     Their conditions of stationarity agree for lambda = 1 / nu. Each run with a limit is compared
@@ -229,11 +231,11 @@ def equivalent(found: Found, free: str, limited: str, within: float = 0.05) -> F
         )
     if not norms:
         return Finding(False, "no run with a limit ends at a cost between those over lambda")
-    worst = max(*norms, *prices)
     return Finding(
-        bool(worst <= within),
-        f"at {len(norms)} limits |w|² differs by at most {max(norms):.1%}, 1/ν from λ by at most "
-        f"{max(prices):.1%} (at most {within:.0%} wanted)",
+        bool(max(norms) <= within and max(prices) <= multiplier_within),
+        f"at {len(norms)} limits |w|² differs by at most {max(norms):.1%} (at most {within:.0%} "
+        f"wanted), 1/ν from λ by at most {max(prices):.1%} "
+        f"(at most {multiplier_within:.0%} wanted)",
         tuple(details),
     )
 
@@ -296,7 +298,9 @@ CHECKS: dict[str, Check] = {
     "falls": Check(falls, {"series": str}, ("series",)),
     "steers": Check(steers, {"series": str, "within": Number}, ("series",)),
     "equivalent": Check(
-        equivalent, {"free": str, "limited": str, "within": Number}, ("free", "limited")
+        equivalent,
+        {"free": str, "limited": str, "within": Number, "multiplier_within": Number},
+        ("free", "limited"),
     ),
     "satisfies": Check(satisfies, {"curve": str}, ("curve",)),
     "identical": Check(identical, {"curve": str, "within": Number}, ("curve", "within")),
