@@ -67,6 +67,7 @@ DAGGER = (
     "Curves marked † are not in the paper: this library's method with steered multipliers, which "
     "was its default when the figures were drawn."
 )
+PLAIN_DAGGER = "Curves marked † are not in the paper."
 
 
 def write_panel(
@@ -175,8 +176,8 @@ def panel_page(about: Row) -> str:
         parts.append("\n".join(table))
     if about["definition"]:
         parts.append(about["definition"])
-    if any(not curve["of_the_paper"] for curve in about["curves"]):
-        parts.append(DAGGER)
+    if others := {curve["group"] for curve in about["curves"] if not curve["of_the_paper"]}:
+        parts.append(DAGGER if "steered method" in others else PLAIN_DAGGER)
     if "agreement" in about:
         parts.append(in_words(about["agreement"]))
     parts.append(_origin(about))
