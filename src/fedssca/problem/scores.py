@@ -7,6 +7,7 @@ own functions (`from_scores`) and PyTorch modules (`torch`) all use it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias, get_args
 
 import jax
@@ -19,7 +20,7 @@ from fedssca.problem.constraint_kinds import ObjectiveName
 from fedssca.problem.constraints import Constraint, ScoreTerm, worst_parts
 from fedssca.problem.constraints.base import Once
 from fedssca.problem.convolution import as_products
-from fedssca.problem.functions import error_line
+from fedssca.problem.functions import check_rows, error_line, some_rows
 from fedssca.problem.limits import Bound
 from fedssca.problem.losses import LOSS, WEIGHTED_LOSS
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
@@ -190,7 +191,18 @@ def from_scores(
                 f"it must give scores of shape ({rows}, number of classes), or ({rows}, 1) for a "
                 "regression"
             )
+        check(batch["x"].shape[1:], batch["x"].dtype)
         return jnp.asarray(outputs)
+
+    @cache
+    def check(shape: tuple[int, ...], dtype: Any) -> None:
+        """Raise a UserError if the scores of a row depend on other rows."""
+
+        def call(x: np.ndarray) -> np.ndarray:
+            return np.asarray(apply(unravel(start), jnp.asarray(x)))
+
+        with jax.ensure_compile_time_eval():
+            check_rows("apply(params, x)", call, some_rows(np.zeros((2, *shape), dtype)))
 
     parts = worst_parts(objective, sizes, groups, column)
     return assemble(scores, start, unravel, constraints, objective, l2, parts=parts, task=task)
