@@ -24,13 +24,18 @@ export function verdict(run) {
   if (run.result) {
     const { kept, all, status } = summaryOf(run.result);
     if (!all) return el("span", { class: "note" }, "no limits");
-    return statusMark(status, `${kept} of ${all}`);
+    return statusMark(status, `${kept} of ${all}${onlyOn(status)}`);
   }
   const flags = soFar(run);
   if (!flags.length) return el("span", { class: "note" }, "–");
   const kept = flags.filter(Boolean).length;
   const status = kept === flags.length ? "unchecked" : "broken";
   return statusMark(status, `${kept} of ${flags.length} so far`);
+}
+
+/** What is said beside the number of kept limits if held-out rows break some of them. */
+export function onlyOn(status) {
+  return status === "held-out" ? " on training rows only" : "";
 }
 
 /** From the last row; unknown if the run has more constraints than the page received. */
