@@ -278,3 +278,23 @@ test("the shaded band is that of values which keep all limits", () => {
   assert.equal(bandOf({ limits: [], lowers: [] }), null);
   assert.equal(bandOf({ limits: [0.1], lowers: [0.9] }), null);
 });
+
+test("an axis of counts has whole numbers, and a chart without rows no band", () => {
+  const counted = drawChart(
+    specOf(
+      [
+        [
+          [0, 3],
+          [9, 3],
+        ],
+      ],
+      { yKind: "count" },
+    ),
+    640,
+    236,
+  );
+  const labels = counted.all("text").map((node) => node.textContent);
+  assert.equal(labels.filter((label) => label === "3").length, 1);
+  const empty = drawChart(specOf([[]], { limits: [0.2] }), 640, 236);
+  assert.equal(empty.all("rect", "kept").length, 0);
+});

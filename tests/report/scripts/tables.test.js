@@ -57,7 +57,7 @@ test("a verdict comes from the certificate, before the end from the last row", (
   assert.equal(verdict(broken).textContent, "✗ 1 of 2");
   const limits = [{ status: "kept" }, { status: "held-out" }, { status: "part" }];
   const half = makeRun("a", { result: { certificate: { constraints, limits } } });
-  assert.equal(verdict(half).textContent, "! 2 of 2 on training rows only");
+  assert.equal(verdict(half).textContent, "! 2 of 2");
   assert.equal(verdict(half).attributes.class, "warn");
   const free = makeRun("a", { result: { certificate: { constraints: [] } } });
   assert.equal(verdict(free).textContent, "no limits");

@@ -87,7 +87,8 @@ export function drawChart(spec, width, height, titled = false) {
     );
   }
   const inside = (value) => Math.max(MARGIN.top, Math.min(bottom, scales.y.at(value)));
-  const band = bandOf(spec);
+  const empty = !spec.lines.some((line) => line.points.length);
+  const band = empty ? null : bandOf(spec);
   if (band) {
     const [low, high] = band;
     const y = high === null ? MARGIN.top : inside(high);
@@ -104,8 +105,8 @@ export function drawChart(spec, width, height, titled = false) {
       }),
     );
   }
-  const empty = !spec.lines.some((line) => line.points.length);
   for (const tick of empty ? [] : scales.y.ticks(5)) {
+    if (spec.yKind === "count" && !Number.isInteger(tick)) continue;
     const y = scales.y.at(tick);
     root.append(svg("line", { x1: MARGIN.left, x2: right, y1: y, y2: y, stroke: colour.grid }));
     root.append(text(MARGIN.left - 7, y + 4, show(tick, spec.yKind, 3), { "text-anchor": "end" }));

@@ -33,7 +33,8 @@ export function sitesSection(run) {
       : null,
     eventsCard(run),
   ].filter(Boolean);
-  return cards.length ? el("div", { class: "sites" }, cards) : null;
+  if (!cards.length) return null;
+  return el("div", { class: "sites" }, el("h2", {}, "Clients and sites"), cards);
 }
 
 /** The sites of a deployment in one sentence. */

@@ -24,7 +24,7 @@ export function verdict(run) {
   if (run.result) {
     const { kept, all, status } = summaryOf(run.result);
     if (!all) return el("span", { class: "note" }, "no limits");
-    return statusMark(status, `${kept} of ${all}${onlyOn(status)}`);
+    return statusMark(status, `${kept} of ${all}`);
   }
   const flags = soFar(run);
   if (!flags.length) return el("span", { class: "note" }, "–");

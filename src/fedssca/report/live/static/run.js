@@ -4,9 +4,10 @@ import { comparisonOf } from "../../static/comparison.js";
 import { curvesOf } from "../../static/curves.js";
 import { detailsOf, foldedRun } from "../../static/details.js";
 import { el } from "../../static/dom.js";
+import { summaryOf } from "../../static/limits.js";
 import { show } from "../../static/numbers.js";
 import { hasSites, sitesSection } from "../../static/sites.js";
-import { badge, verdict } from "../../static/state.js";
+import { badge, onlyOn, verdict } from "../../static/state.js";
 import { runsTable } from "../../static/tables.js";
 import { addressOf, openView } from "./address.js";
 import { attempt, follow, notify, reportButton, request } from "./api.js";
@@ -70,7 +71,7 @@ export function runsView(names, part = "run") {
   }
   function rebuild() {
     if (ofSites) {
-      const shown = sitesSection(runs[0]) ?? el("p", { class: "card" }, NO_SITES);
+      const shown = sitesSection(runs[0]) ?? el("p", { class: "card nothing" }, NO_SITES);
       keepPlace(body, () => body.replaceChildren(shown));
       return;
     }
@@ -153,7 +154,7 @@ function headOf() {
     const rounds = mostRounds(run.settings) - 1;
     status.replaceChildren(
       badge(run.state),
-      ...(run.state === "failed" ? [] : [verdict(run)]),
+      ...(run.state === "failed" ? [] : [verdict(run), heldOutWords(run)]),
       el("span", { class: "note" }, roundsDone(run, round, rounds)),
     );
     progress.hidden = !["running", "stopping", "starting"].includes(run.state);
@@ -169,6 +170,11 @@ function headOf() {
     if (labels(wanted) !== labels([...actions.children])) actions.replaceChildren(...wanted);
   }
   return { status, actions, progress, trouble, update };
+}
+
+/** What the mark of the limits means if held-out rows break some of them. */
+function heldOutWords({ result }) {
+  return el("span", { class: "warn" }, onlyOn(summaryOf(result).status).trim());
 }
 
 /** The number of rounds of a run, or the largest one if it ends by itself. */
