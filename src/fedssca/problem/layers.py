@@ -17,6 +17,7 @@ import numpy as np
 
 from fedssca.problem.convolution import Window, convolve
 from fedssca.problem.problem import Array
+from fedssca.problem.starts import first_array
 
 __all__ = [
     "ACTIVATIONS",
@@ -227,7 +228,7 @@ Stack: TypeAlias = tuple[Layer, ...]
 
 def draw_stack(layers: Stack, normal: Draw, dtype: str) -> list[Values]:
     """The first parameters of all layers, in their order."""
-    return [tuple(jnp.asarray(v, dtype) for v in layer.draw(normal)) for layer in layers]
+    return [tuple(first_array(v, dtype) for v in layer.draw(normal)) for layer in layers]
 
 
 def apply_stack(layers: Stack, values: Sequence[Values], z: Array) -> Array:

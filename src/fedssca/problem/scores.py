@@ -58,6 +58,7 @@ def assemble(
     l2: float = 0.0,
     split: Callable[[ScoreTerm, ScoreMeasures], Vertical] | None = None,
     parts: Sequence[Constraint] = (),
+    depth: int = 1,
     level: float = 1.0,
     task: Task = CLASSIFICATION,
 ) -> Problem:
@@ -66,7 +67,8 @@ def assemble(
     With `parts` (see `worst_parts`) the largest of their losses, about `level` at the start, takes
     the place of the loss. A sampled mean appears once, however many constraints use it. `split`
     makes the vertical form from the functions (scores, batch) -> terms (K, B) and (scores, batch)
-    -> quantities to report. The loss and the metrics are those of the `task`.
+    -> quantities to report. A network has `depth` layers with weights; the curvature of one with
+    more than two may grow in training. The loss and the metrics are those of the `task`.
     """
     if objective not in (known_names := get_args(ObjectiveName)):
         raise UserError(f"objective = {objective!r} is unknown: {nearest(objective, known_names)}")
@@ -128,7 +130,7 @@ def assemble(
         kinds=task.decisions.kinds if task.link is None else None,
         at_least=task.at_least,
         steady=task.link is not None,
-        growth=growth_of(layers(unravel(start))),
+        growth=growth_of(depth),
     )
     return minimise_worst(made, [part.name for part in parts], level) if parts else made
 
@@ -205,7 +207,12 @@ def from_scores(
             check_rows("apply(params, x)", call, some_rows(np.zeros((2, *shape), dtype)))
 
     parts = worst_parts(objective, sizes, groups, column)
-    return assemble(scores, start, unravel, constraints, objective, l2, parts=parts, task=task)
+    return assemble(
+        *(scores, start, unravel, constraints, objective, l2),
+        parts=parts,
+        depth=layers(params),
+        task=task,
+    )
 
 
 def trained_part(params: Params) -> tuple[Array, Callable[[Array], Params]]:

@@ -29,7 +29,7 @@ from fedssca.problem.custom import custom_problem
 from fedssca.problem.functions import check_rows, some_rows
 from fedssca.problem.limits import Limit
 from fedssca.problem.problem import Array, Batch, Problem
-from fedssca.problem.scores import assemble, growth_of
+from fedssca.problem.scores import assemble, growth_of, layers
 from fedssca.problem.tasks import CLASSIFICATION, Task
 from fedssca.system import pip_install
 
@@ -99,7 +99,10 @@ def from_module(
 
     parts = worst_parts(objective, sizes, groups, column)
     made = layout.start(), layout.unravel
-    return assemble(scores, *made, constraints, objective, l2, parts=parts, task=task)
+    depth = layers(layout.unravel(made[0]))
+    return assemble(
+        *(scores, *made, constraints, objective, l2), parts=parts, depth=depth, task=task
+    )
 
 
 def from_terms(

@@ -25,6 +25,8 @@ RATIOS = {
     "deep_loop": "a round / PyTorch's loop over the clients",
     "start": "first row of the default run / import jax",
     "start_cold": "the same when nothing is compiled",
+    "start_second": "second row of the default run / import jax",
+    "start_second_cold": "the same when nothing is compiled",
     "bytes": "bytes to the same accuracy / those of momentum SGD in 32 bits",
 }
 SECONDS = {
