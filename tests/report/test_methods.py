@@ -31,7 +31,9 @@ def test_runs_of_other_methods_have_the_same_problem(tmp_path: Path) -> None:
     ssca = run_training(run_of(tmp_path / "a", "algorithm.batch=7", "run.seed=3"), "a")
     penalty = run_training(run_of(tmp_path / "b", "algorithm.name=penalty"), "b")
     tighter = run_training(run_of(tmp_path / "c", "problem.constraint=[]"), "c")
-    assert ssca and penalty and tighter
+    assert ssca
+    assert penalty
+    assert tighter
     assert ssca["problem"] == penalty["problem"] != tighter["problem"]
     assert ssca["without"] == tighter["without"]
     assert (ssca["limited"], tighter["limited"]) == (True, False)

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedssca.problem.blocks import convolve_blocks, largest, suits_blocks
 from fedssca.problem.convolution import Window, convolve
 from fedssca.problem.problem import Array
 from fedssca.problem.starts import first_array
@@ -233,6 +234,36 @@ def draw_stack(layers: Stack, normal: Draw, dtype: str) -> list[Values]:
 
 def apply_stack(layers: Stack, values: Sequence[Values], z: Array) -> Array:
     """The output of the last layer."""
-    for layer, own in zip(layers, values, strict=True):
-        z = layer.apply(own, z)
+    at = 0
+    while at < len(layers):
+        step = layers[at : at + 3]
+        if _in_blocks(step):
+            z = _pooled(step, values[at], z)
+        else:
+            step = layers[at : at + 1]
+            z = step[0].apply(values[at], z)
+        at += len(step)
     return z
+
+
+def _in_blocks(step: Stack) -> bool:
+    """Whether these layers are a convolution, its activation and pooling, and suit blocks."""
+    match step:
+        case (Convolution() as first, Activation(), Pool() as last):
+            return suits_blocks(first.inputs, first.outputs, first.kernel, last.size)
+    return False
+
+
+def _pooled(step: Stack, values: Values, z: Array) -> Array:
+    """The three layers together.
+
+    Biases and relu keep the order of numbers, so they are applied to the largest ones only.
+    """
+    window, (activation, pool) = Window.same(step[0].kernel), step[1:]
+    blocks = convolve_blocks(window, z, values[0].transpose(2, 3, 1, 0))
+    first = pool.kind == "max" and activation == Activation("relu")
+    out = largest(blocks) if first else blocks
+    out = activation.apply((), out + values[1] if step[0].biases else out)
+    if first:
+        return out
+    return largest(out) if pool.kind == "max" else out.mean(axis=-2)

@@ -1,8 +1,8 @@
 """Trainings of several methods on several problems, as pages compare them.
 
-Trainings come from run directories, from the folders of `fedssca tune`, and from folders with a file
-results.jsonl, one training per line, such as those of benchmarks/zoo. Two runs have the same problem
-if their data, model, objective and limits are the same.
+Trainings come from run directories, from the folders of `fedssca tune`, and from folders with a
+file results.jsonl, one training per line, such as those of benchmarks/zoo. Two runs have the same
+problem if their data, model, objective and limits are the same.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _search(path: Path) -> list[Row]:
 
 
 def _records(path: Path) -> list[Row]:
-    """Lines with case, method, kept and objective; references.json may tell the best known value."""
+    """Lines with case, method, kept, objective; references.json may tell the best known value."""
     known = read_object(path, "references.json", []) or {}
     found = []
     for line in _lines(path, "results.jsonl", "case"):

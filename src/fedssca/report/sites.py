@@ -33,7 +33,7 @@ class SiteRound(NamedTuple):
 
 
 class SiteRecord:
-    """The record of all sites of a run, to which lines of sites.jsonl and events.jsonl are added."""
+    """The record of all sites of a run: lines of sites.jsonl and events.jsonl are added to it."""
 
     def __init__(self, lines: Iterable[Row] = (), events: Iterable[Row] = ()) -> None:
         self._rounds: list[SiteRound] = []

@@ -285,7 +285,7 @@ test("an axis of counts has whole numbers, and a chart without rows no band", ()
       [
         [
           [0, 3],
-          [9, 3],
+          [100, 3],
         ],
       ],
       { yKind: "count" },

@@ -154,7 +154,7 @@ function headOf() {
     const rounds = mostRounds(run.settings) - 1;
     status.replaceChildren(
       badge(run.state),
-      ...(run.state === "failed" ? [] : [verdict(run), heldOutWords(run)]),
+      ...(run.state === "failed" ? [] : [verdict(run), ...heldOutWords(run)]),
       el("span", { class: "note" }, roundsDone(run, round, rounds)),
     );
     progress.hidden = !["running", "stopping", "starting"].includes(run.state);
@@ -174,7 +174,8 @@ function headOf() {
 
 /** What the mark of the limits means if held-out rows break some of them. */
 function heldOutWords({ result }) {
-  return el("span", { class: "warn" }, onlyOn(summaryOf(result).status).trim());
+  const words = onlyOn(summaryOf(result).status).trim();
+  return words ? [el("span", { class: "warn" }, words)] : [];
 }
 
 /** The number of rounds of a run, or the largest one if it ends by itself. */
