@@ -2,7 +2,8 @@
 
 `fedssca bench --only sites` for other numbers of sites, as a table.
 
-    python benchmarks/sites.py --sites 50 --rounds 100
+    python benchmarks/sites.py --sites 50 --rounds 31 --rows 0   # no curve of the memory
+    python benchmarks/sites.py --sites 4 --rounds 500
 """
 
 from __future__ import annotations
@@ -33,15 +34,18 @@ def main() -> None:
     found = measured(said.sites, said.rounds, said.rows, tick, said.logs)
     print(json.dumps(found), file=sys.stderr)
     of, curve = found["sites"], found["sites_memory"]
+    shown = f"{of['server_megabytes_end']:.0f}"
+    if said.rows:
+        shown = ", ".join(
+            f"{row['server']:.0f} (round {row['round']})" for row in curve[:: len(curve) - 1]
+        )
     row = {
         "sites": of["sites"],
         "MB per site": f"{of['megabytes_per_site']:.0f}",
         "one round": f"{of['seconds_per_round']:.2f} s",
         "the bare engine": f"{of['seconds_per_round'] / of['ratio']:.2f} s",
         "ratio": f"{of['ratio']:.2f}",
-        "MB of the server": ", ".join(
-            f"{row['server']:.0f} (round {row['round']})" for row in (curve[0], curve[-1])
-        ),
+        "MB of the server": shown,
     }
     print(markdown([row]))
 

@@ -72,7 +72,7 @@ def deployed(slow: bool, settings: list[str], seed: int) -> float:
     from fedssca.system import keep_compiled_programs
 
     keep_compiled_programs()  # once for all sites
-    config = parse(CONFIG.format(rounds=61, every=20), [*settings, f"run.seed={seed}"])
+    config = parse(CONFIG.format(rounds=41, every=20), [*settings, f"run.seed={seed}"])
     folder = Path(__file__).parents[1] / "tests/deploy/mortal"
     sleeps = {f"site-{i + 1}": SLEEP for i in range(CLIENTS)}
     if slow:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -50,6 +51,8 @@ HIDDEN = ["privacy.secure_sum=true", "privacy.threshold=0.6"]
 SERVER = "fedssca.studies.bench.site_rounds.BenchServer"
 """The server's object of a job in which bare calls and rounds take turns."""
 PATIENCE = 3600.0
+PAUSE = 15.0
+"""The seconds between two looks at the memory of a job that has no rows of metrics."""
 
 
 class RunningSites(NamedTuple):
@@ -126,9 +129,11 @@ def measured(
 ) -> dict[str, Any]:
     """Return `sites` and `sites_memory`, the memory at each row of metrics but the first.
 
-    The first row comes before the sites have compiled what they need.
+    The first row comes before the sites have compiled what they need. Without rows there is no
+    second job, and the memory is the largest during the first one.
     """
-    config = parse(RUN.format(sites=sites, rounds=rounds + 1, every=rounds // rows), HIDDEN)
+    every = rounds // rows if rows else rounds
+    config = parse(RUN.format(sites=sites, rounds=rounds + 1, every=every), HIDDEN)
     curve: list[dict[str, float]] = []
     tick(f"starting {sites} sites")
     with (
@@ -136,30 +141,49 @@ def measured(
         running_sites(config, sites, logs) as running,
     ):
         out = Path(scratch)
-        tick(f"{sites} sites: rounds and bare calls in turn")
-        found = running.compare(config, out / "turns")
 
-        def note(row: dict[str, Any]) -> None:
-            tick(f"{sites} sites: round {row['round']} of {rounds}")
+        def note(round_: int) -> None:
+            tick(f"{sites} sites: round {round_} of {rounds}")
             used = running.memory()
             server = used.pop("server")
-            line = {"round": row["round"], "server": server, "site": statistics.mean(used.values())}
-            curve.append(line)
+            site = statistics.mean(used.values())
+            curve.append({"round": round_, "server": server, "site": site})
 
-        running.submit(config, out / "training", note)
-        lines = (out / "training/sites.jsonl").read_text().splitlines()
-    steps = [json.loads(line)["seconds"] for line in lines]
-    curve = curve[1:]
+        tick(f"{sites} sites: rounds and bare calls in turn")
+        with _every(0 if rows else PAUSE, lambda: note(0)):
+            medians = running.compare(config, out / "turns")["medians"]
+        if rows:
+            running.submit(config, out / "training", lambda row: note(row["round"]))
+            curve = curve[1:]
     return {
         "sites": {
             "sites": sites,
             "rounds": rounds,
-            "megabytes_per_site": curve[-1]["site"],
-            "seconds_per_round": found["ours"],
-            "ratio": found["ours"] / found["bare"],
+            "megabytes_per_site": max(line["site"] for line in curve),
+            "seconds_per_round": medians["ours"],
+            "ratio": medians["ours"] / medians["bare"],
             "server_megabytes_start": curve[0]["server"],
             "server_megabytes_end": curve[-1]["server"],
-            "median_of_training": statistics.median(steps),
         },
         "sites_memory": curve,
     }
+
+
+@contextmanager
+def _every(seconds: float, look: Callable[[], None]) -> Iterator[None]:
+    """Look every so many seconds while the block runs; never if that is 0."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(seconds):
+            look()
+
+    watching = threading.Thread(target=watch, daemon=True)
+    if seconds:
+        watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if seconds:
+            watching.join()

@@ -24,7 +24,7 @@ from fedssca.run.privacy import server_half
 __all__ = ["Spy", "in_turn"]
 
 TURNS, ROUNDS, WARM = 6, 11, 10
-"""The turns of each kind, the rounds of a turn, and rounds before the first turn."""
+"""The most turns of each kind, the rounds of a turn, and rounds before the first turn."""
 
 EXCHANGES = {"train/reply", "sum/unmask"}
 """The exchanges of a round with rows; those of keys are left out, which come once."""
@@ -54,7 +54,12 @@ class Spy(CallLink):
 
 
 def in_turn(run: RunOrder, spy: Spy, folder: Path, bare: Callable[[Any, Any], None]) -> None:
-    """Time rounds of the run and calls of bare(job, census); write the means to result.json."""
+    """Time rounds of the run and calls of bare(job, census); write what was found to result.json.
+
+    A run of few rounds has fewer turns, and one at least.
+    """
+    asked = run.config.algorithm.rounds
+    turns = TURNS if asked == "auto" else max(1, min(TURNS, (asked - WARM) // ROUNDS))
     server = RunServer(run, spy, folder)
     census = server._preparation.census()
     job = server._preparation.prepare(server._config, census)
@@ -73,12 +78,13 @@ def in_turn(run: RunOrder, spy: Spy, folder: Path, bare: Callable[[Any, Any], No
         ours()
         theirs()
     times: dict[str, list[float]] = {"ours": [], "bare": []}
-    for _ in range(TURNS):
+    for _ in range(turns):
         for name, one in (("ours", ours), ("bare", theirs)):
             times[name] += _seconds(one)
     found = {
         "dimension": job.problem.dimension,
         **{name: statistics.mean(each) for name, each in times.items()},
+        "medians": {name: statistics.median(each) for name, each in times.items()},
         "bytes": spy.sizes,
     }
     folder.mkdir(parents=True, exist_ok=True)
