@@ -31,8 +31,8 @@ from fedssca.studies.bench.sums import SumParties
 RUN = bytes(16)
 NUMBERS = 650
 """The numbers in a message: softmax regression on 8 x 8 images."""
-LATER = 2
-SHAPES = ((100, 100), (1000, 100), (1000, 32), (10_000, 32))
+LATER = 1
+SHAPES = ((100, 100), (1000, 32), (10_000, 32))
 """Sites, and the most sites in a group."""
 MANY, SIZES, PARTS = 10_000, (32, 100), (0.01, 0.05, 0.1, 0.2, 0.3)
 
