@@ -39,10 +39,10 @@ rounds = {rounds}
 evaluate_every = {every}
 """
 STALE = ["algorithm.staleness=30", "algorithm.enough=0.75"]
-BASE = "without a slow client"
+BASE, WAITING = "without a slow client", "rounds that wait"
 CASES: dict[str, tuple[bool, list[str]]] = {
     BASE: (False, []),
-    "rounds that wait": (True, []),
+    WAITING: (True, []),
     "rounds that do not wait": (True, STALE),
 }
 
@@ -101,6 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--deployed", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--brief", action="store_true", help="leave out the rounds that wait")
     said = parser.parse_args()
     warnings.simplefilter("ignore")
     measure = deployed if said.deployed else simulated
@@ -108,6 +109,8 @@ def main() -> None:
     for seed in range(said.seeds):
         base = float("nan")
         for name, case in CASES.items():
+            if said.brief and name == WAITING:
+                continue
             time = measure(*case, seed)
             base = time if name == BASE else base
             print(f"| {name}, seed {seed} | {time:.4g} | {time / base:.2f} |", flush=True)

@@ -6,7 +6,8 @@ All sites and the server are in one process, and the groups take turns. Times ar
     risk    how often a group cannot be opened because sites vanish, and how likely any group has
             more colluders than it survives, if sites are put into groups at random
 
-    python benchmarks/tree_of_sums.py
+    python benchmarks/tree_of_sums.py               # up to 10,000 sites, several minutes
+    python benchmarks/tree_of_sums.py --most 1000
 """
 
 from __future__ import annotations
