@@ -8,6 +8,7 @@ All sites and the server are in one process, and the groups take turns. Times ar
 
     python benchmarks/tree_of_sums.py               # up to 10,000 sites, several minutes
     python benchmarks/tree_of_sums.py --most 1000
+    python benchmarks/tree_of_sums.py --most 0      # the risk alone
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most", type=int, default=MANY, help="the most sites that are simulated")
     said = parser.parse_args()
-    print(markdown([cost(*shape) for shape in SHAPES if shape[0] <= said.most]))
-    print()
+    if shapes := [shape for shape in SHAPES if shape[0] <= said.most]:
+        print(markdown([cost(*shape) for shape in shapes]), flush=True)
     print(markdown([risk(part) for part in PARTS]))
 
 
