@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -259,11 +259,12 @@ def _pooled(step: Stack, values: Values, z: Array) -> Array:
 
     Biases and relu keep the order of numbers, so they are applied to the largest ones only.
     """
-    window, (activation, pool) = Window.same(step[0].kernel), step[1:]
-    blocks = convolve_blocks(window, z, values[0].transpose(2, 3, 1, 0))
+    convolution, activation, pool = cast("tuple[Convolution, Activation, Pool]", step)
+    kernels = values[0].transpose(2, 3, 1, 0)
+    blocks = convolve_blocks(Window.same(convolution.kernel), z, kernels)
     first = pool.kind == "max" and activation == Activation("relu")
     out = largest(blocks) if first else blocks
-    out = activation.apply((), out + values[1] if step[0].biases else out)
+    out = activation.apply((), out + values[1] if convolution.biases else out)
     if first:
         return out
     return largest(out) if pool.kind == "max" else out.mean(axis=-2)
