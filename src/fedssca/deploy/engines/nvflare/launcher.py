@@ -12,6 +12,8 @@ from nvflare.apis.job_launcher_spec import JobReturnCode
 from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
 from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 
+from fedssca.deploy.engines.nvflare.job_process import ENGINE, OURS
+
 __all__ = ["JobLauncher"]
 
 
@@ -20,6 +22,10 @@ class JobLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
 
     If that process is killed, the site is away; the engine alone would end the whole job.
     """
+
+    def get_command(self, job_meta: dict[str, Any], fl_ctx: Any) -> str:
+        """The engine's command, with our module in place of its own."""
+        return str(super().get_command(job_meta, fl_ctx)).replace(ENGINE, OURS)
 
     def launch_job(self, job_meta: dict[str, Any], fl_ctx: Any) -> Any:
         """Start the process as the engine does, but report its end differently."""
