@@ -1,4 +1,4 @@
-"""The process of a job at a site, as NVFlare starts it, but ending with the process that started it.
+"""The process of a job at a site, as NVFlare starts it, which ends with the process that began it.
 
 NVFlare's own tells its parent again and again that it begins, and never ends if there is no parent
 any more. The site's part of a job, which ends with its parent too, is not loaded by then.
