@@ -54,9 +54,9 @@ docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html; with search: $(BIN)/python -m http.server -d site"
 
-# Builds the wheel, and runs the default job from it in an environment of its own.
-wheel-test: $(VENV)/.core
-	.ci/wheel-test
+# Builds the wheel, and runs the default job and tests from it in an environment of its own; TESTS="tests/cli ..." chooses tests.
+wheel-test: $(VENV)/.test
+	.ci/wheel-test $(TESTS)
 
 # A bill of materials (CycloneDX) of the versions in constraints.txt; the tool has its own environment.
 sbom: constraints.txt

@@ -12,12 +12,9 @@ deployed and simulated, for Algorithms 1-4 and local momentum SGD.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -25,15 +22,14 @@ from cells import markdown
 from turns import RUN, table_row, write_images
 
 from fedssca.deploy.engines import nvflare
-from fedssca.deploy.engines.nvflare import kit, session
 from fedssca.deploy.local import local_deployment
 from fedssca.deploy.submit import Follower, SubmittedRun, follow
 from fedssca.run.config import parse, render
 from fedssca.run.execute import execute
+from fedssca.studies.bench.sites import running_sites
 
 
 def main() -> None:
-    kit.ALLOWED.append("deploy_parts.")
     kinds = (
         ("sample", 10, "rows, B = 10, compared with a Collab echo"),
         ("feature", 100, "columns, B = 100, compared with a two-phase encrypted exchange"),
@@ -93,37 +89,9 @@ def equal() -> None:
                     print(f"{name:15} w(T) {gaps[0]:.1e}  returned {gaps[1]:.1e}", flush=True)
 
 
-@contextmanager
-def benchmark_jobs() -> Iterator[None]:
-    """Jobs that are submitted inside run rounds and bare rounds in turn (`deploy_parts`)."""
-    write = session.write_job
-
-    def as_benchmark(folder: Path, *order: object) -> None:
-        write(folder, *order)
-        for name in ("server", "client"):
-            file = folder / "app" / "config" / f"config_fed_{name}.json"
-            text = file.read_text().replace(f"{kit.CLASSES}JobServer", "deploy_parts.Bench")
-            file.write_text(text.replace(f"{kit.CLASSES}JobSite", "deploy_parts.EchoSite"))
-
-    session.write_job = as_benchmark
-    try:
-        yield
-    finally:
-        session.write_job = write
-
-
 def measure(config: object, out: Path) -> dict[str, float]:
-    here = {"PYTHONPATH": str(Path(__file__).parent)}
-    with (
-        local_deployment(nvflare, config, 4, out / "logs", here) as made,
-        nvflare.open_session(made.kits["submit"]) as connection,
-        benchmark_jobs(),
-    ):
-        run = SubmittedRun.new(made.sites, render(config))
-        run.write(out)
-        tell = Follower(lambda row, live: None, print)
-        follow(connection, run, out, False, tell, 90.0)
-    return json.loads((out / "result.json").read_text())
+    with running_sites(config, 4, out / "logs") as running:
+        return running.compare(config, out)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import turns
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
@@ -25,6 +24,7 @@ from fedssca.deploy.engines.flower.records import Record, content, read
 from fedssca.deploy.server.job import ServerJob
 from fedssca.deploy.server.run import RunOrder
 from fedssca.run.config import parse
+from fedssca.studies.bench import turns
 from fedssca.system import end_with_parent
 
 RUN, OUT = "FLOWER_RATIO_RUN", "FLOWER_RATIO_OUT"

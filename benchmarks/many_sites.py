@@ -21,43 +21,22 @@ import threading
 import time
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
-from deploy import benchmark_jobs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fedssca.deploy.engine import Answer, Patience
-from fedssca.deploy.engines import nvflare
-from fedssca.deploy.engines.nvflare import kit
-from fedssca.deploy.local import local_deployment, write_site_files
+from fedssca.deploy.local import write_site_files
 from fedssca.deploy.server.run import RunOrder, RunServer
-from fedssca.deploy.submit import Follower, SubmittedRun, await_sites, follow
 from fedssca.rounds.codec import decode
-from fedssca.run.config import Config, parse, render
+from fedssca.run.config import parse
+from fedssca.studies.bench.sites import HIDDEN, running_sites
+from fedssca.studies.bench.sites import RUN as TASK
 from tests.deploy.loopback import RUN, Loopback, parties
 
-CONFIG = """
-[data]
-name = "digits"
-clients = {sites}
-[model]
-name = "linear"
-[algorithm]
-name = "sgd"
-rate = 0.1
-batch = 10
-rounds = {rounds}
-[run]
-evaluate_every = 100
-[deploy]
-timeout = 120
-deadline = {deadline}
-"""
 CALM, ROUNDS = 41, 71
 """The rounds of the first job and of the second one."""
 FIRST = 45
@@ -94,21 +73,6 @@ class Replay(Loopback):
         return {**super().ask(here, timeout), **{site: Answer(None, late=True) for site in late}}
 
 
-def memory(processes: Any) -> int:
-    """The proportional memory of all processes and their children, in bytes."""
-    total = 0
-    for process in processes:
-        try:
-            family = [psutil.Process(process.pid)]
-            family += family[0].children(recursive=True)
-        except psutil.Error:
-            continue
-        for member in family:
-            with suppress(psutil.Error):
-                total += member.memory_full_info().pss
-    return total
-
-
 def main() -> None:
     """Deploy, train with faults, compare."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -119,12 +83,11 @@ def main() -> None:
     said = parser.parse_args()
     warnings.simplefilter("ignore")
     gone, late = faults(said.sites, said.killed, said.slow)
-    kit.ALLOWED.append("deploy_parts.")
-    text = CONFIG.format(sites=said.sites, deadline=said.deadline, rounds=ROUNDS)
-    hidden = ["privacy.secure_sum=true", "privacy.threshold=0.6"]
-    config, calm = parse(text, hidden), parse(text, [*hidden, f"algorithm.rounds={CALM}"])
+    text = TASK.format(sites=said.sites, rounds=ROUNDS, every=100)
+    text += f"deadline = {said.deadline}\n"
+    config, calm = parse(text, HIDDEN), parse(text, [*HIDDEN, f"algorithm.rounds={CALM}"])
     here = Path(__file__).parent
-    paths = [str(here.parent / "tests/deploy/mortal"), str(here)]
+    paths = [str(here.parent / "tests/deploy/mortal")]
     environment = {
         "FEDSSCA_DEADLY": ",".join(f"{s} train/reply {r}" for s, r in gone.items()),
         "FEDSSCA_SLOW": ",".join(
@@ -134,33 +97,21 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as scratch:
         out, begun = Path(scratch) / "run", time.perf_counter()
-        with (
-            local_deployment(nvflare, config, said.sites, said.logs, environment) as made,
-            nvflare.open_session(made.kits["submit"]) as session,
-        ):
-            await_sites(session, made.sites, 3600)
+        with running_sites(config, said.sites, said.logs, environment) as running:
+            made = running.made
             print(f"{said.sites} sites connected after {time.perf_counter() - begun:.0f} s")
-            most, ended = [0], threading.Event()
+            most, ended = [0.0], threading.Event()
 
             def watch() -> None:
                 while not ended.wait(10):
-                    most[0] = max(most[0], memory(made.processes.values()))
+                    most[0] = max(most[0], sum(running.memory().values()))
 
             watching = threading.Thread(target=watch, daemon=True)
             watching.start()
-
-            def submit(asked: Config, folder: Path) -> float:
-                run, since = SubmittedRun.new(made.sites, render(asked)), time.perf_counter()
-                run.write(folder)
-                follow(session, run, folder, False, Follower(lambda *_: None, print), 3600.0)
-                return time.perf_counter() - since
-
-            with benchmark_jobs():
-                submit(calm, Path(scratch) / "calm")
-            measured = json.loads((Path(scratch) / "calm/result.json").read_text())
-            print(f"seconds per round, median: {measured['ours']:.3f} with secure sums,", end=" ")
+            measured = running.compare(calm, Path(scratch) / "calm")
+            print(f"seconds per round, mean: {measured['ours']:.3f} with secure sums,", end=" ")
             print(f"{measured['bare']:.3f} of the bare engine, d = {measured['dimension']}")
-            took = submit(config, out)
+            took = running.submit(config, out)
             ended.set()
             watching.join()
         rounds = [json.loads(line) for line in (out / "sites.jsonl").read_text().splitlines()]
@@ -181,7 +132,7 @@ def main() -> None:
     print(f"seconds per round without the missing sites, median {statistics.median(fewer):.3f}")
     print(f"rounds that took more than half a deadline: {', '.join(waits)}", end="; ")
     print(f"the job with faults took {took:.0f} s")
-    print(f"memory of all processes: {most[0] / 2**30:.1f} GiB")
+    print(f"memory of all processes: {most[0] / 1e3:.1f} GB")
     sys.exit(error > 1e-5)
 
 

@@ -1,33 +1,11 @@
-"""Rounds of a run and bare rounds of the same bytes, in turn in one job.
-
-A turn is several rounds, and the first of them does not count: an engine may look for messages at
-fixed times (Flower's simulation every 0.1 s), so that the time of a round depends on when the one
-before it ended.
-"""
+"""The run whose rounds benchmarks of engines compare with bare calls, and a row of their table."""
 
 from __future__ import annotations
 
-import itertools
-import json
-import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from fedssca.deploy.engines.calls import CallLink
-from fedssca.deploy.server.run import RunOrder, RunServer
-from fedssca.rounds.codec import decode
-from fedssca.run.config import render
-from fedssca.run.privacy import server_half
-
-TURNS, ROUNDS, WARM = 6, 11, 10
-"""The turns of each kind, the rounds of a turn, and rounds before the first turn."""
-
-EXCHANGES = {"train/reply", "sum/unmask"}
-"""The exchanges of a round with rows; those of keys are left out, which come once."""
 
 RUN = """
 [data]
@@ -53,72 +31,8 @@ def write_images(path: Path) -> None:
     np.savez(path, x=x, y=draw.integers(0, 10, 4000))
 
 
-class Spy(CallLink):
-    """Remembers the sizes of the envelopes of the last call."""
-
-    def __init__(self, call: Any) -> None:
-        super().__init__(call)
-        self.sizes: dict[str, dict[str, tuple[int, int]]] = {}
-
-    def ask(self, envelopes: Any, timeout: float, patience: Any = None) -> Any:
-        answers = super().ask(envelopes, timeout, patience)
-        kind = decode(next(iter(envelopes.values()))).kind
-        given = {s: answers[s].data for s in envelopes}  # a late site has given nothing
-        self.sizes[kind] = {s: (len(envelopes[s]), len(d)) for s, d in given.items() if d}
-        return answers
-
-    def exchanges(self) -> list[tuple[int, int]]:
-        """The bytes down and up of each exchange of a round with rows."""
-        return [
-            tuple(max(each) for each in zip(*self.sizes[kind].values(), strict=True))
-            for kind in EXCHANGES & self.sizes.keys()
-        ]
-
-
-def in_turn(run: RunOrder, spy: Spy, folder: Path, bare: Callable[[Any, Any], None]) -> None:
-    """Time rounds of the run and calls of bare(job, census); write the means to result.json."""
-    server = RunServer(run, spy, folder)
-    census = server._preparation.census()
-    job = server._preparation.prepare(server._config, census)
-    adder = server_half(job.config, run.run, len(run.sites))
-    rounds = server._rounds("train", job, job.algorithm, adder)
-    state = job.algorithm.init(job.problem.start)
-
-    def ours() -> None:
-        nonlocal state
-        state = rounds.advance(state, int(state.round) + 1)
-
-    def theirs() -> None:
-        bare(job, census)
-
-    for _ in range(WARM):
-        ours()
-        theirs()
-    times: dict[str, list[float]] = {"ours": [], "bare": []}
-    for _ in range(TURNS):
-        for name, one in (("ours", ours), ("bare", theirs)):
-            times[name] += _seconds(one)
-    found = {
-        "dimension": job.problem.dimension,
-        **{name: statistics.mean(each) for name, each in times.items()},
-        "bytes": spy.sizes,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "result.json").write_text(json.dumps(found))
-    (folder / "config.toml").write_text(render(run.config))
-
-
 def table_row(title: str, found: dict[str, Any]) -> dict[str, str]:
     """A row of a table of rounds, from a result.json."""
     ours, bare = found["ours"], found["bare"]
     shown = {"our round": f"{ours:.3f} s", "the bare engine": f"{bare:.3f} s"}
     return {"": title, **shown, "ratio": f"{ours / bare:.2f}"}
-
-
-def _seconds(one: Callable[[], None]) -> list[float]:
-    """The seconds of the rounds of a turn but the first."""
-    ends = []
-    for _ in range(ROUNDS):
-        one()
-        ends.append(time.perf_counter())
-    return [end - begun for begun, end in itertools.pairwise(ends)]

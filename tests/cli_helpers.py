@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from fedssca.cli import main as cli
+from fedssca.cli.commands import root_command
 
 SMALL = """
 [data]
@@ -127,3 +128,16 @@ def same_run(one: Path, two: Path) -> bool:
 def files(folder: Path) -> dict[str, bytes]:
     """Every file below a folder and its bytes."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if not p.is_dir()}
+
+
+def follow(words: list[str]) -> None:
+    """Parse a command as the command line would, without doing anything."""
+    command: Any = root_command()
+    if words[0].startswith("-"):
+        assert any(words[0] in option.opts for option in command.params), words
+        return
+    context = command.make_context("fedssca", list(words))
+    while hasattr(command, "commands"):
+        left = [*context._protected_args, *context.args]
+        name, command, left = command.resolve_command(context, left)
+        context = command.make_context(name, left, parent=context)

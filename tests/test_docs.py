@@ -25,11 +25,10 @@ import numpy as np
 import pytest
 
 import fedssca
-from fedssca.cli.commands import root_command
 from fedssca.run.config import parse, section
 from fedssca.run.execute import execute
 from fedssca.run.schema import SiteFile
-from tests.cli_helpers import Shell
+from tests.cli_helpers import Shell, follow
 from tests.markdown_blocks import PAGES, ROOT, Block, blocks
 
 SMALL = {
@@ -116,19 +115,6 @@ def leave_alone(block: Block, shell: Shell, names: Names) -> None:
             f"{block}: a block of kind {block.language!r} is neither run nor marked: fence it as "
             "python, toml, console, json or text, or say <!-- not run: why --> before it"
         )
-
-
-def follow(words: list[str]) -> None:
-    """Parse a command as the command line would, without doing anything."""
-    command: Any = root_command()
-    if words[0].startswith("-"):
-        assert any(words[0] in option.opts for option in command.params), words
-        return
-    context = command.make_context("fedssca", list(words))
-    while hasattr(command, "commands"):
-        left = [*context._protected_args, *context.args]
-        name, command, left = command.resolve_command(context, left)
-        context = command.make_context(name, left, parent=context)
 
 
 def extras() -> set[str]:

@@ -117,3 +117,19 @@ def test_extras_come_from_where_the_package_came_from(
         (made / "direct_url.json").write_text(json.dumps(noted))
     monkeypatch.syspath_prepend(str(tmp_path))
     assert pip_install("ui") == command
+
+
+@pytest.mark.parametrize("editable", [True, False])
+def test_extras_have_the_versions_of_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editable: bool
+) -> None:
+    (tmp_path / "constraints.txt").write_text("numpy==2.2.0\n")
+    made = tmp_path / "fedssca-0.2.0.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.4\nName: fedssca\nVersion: 0.2.0\n")
+    noted = {"url": tmp_path.as_uri(), "dir_info": {"editable": True} if editable else {}}
+    (made / "direct_url.json").write_text(json.dumps(noted))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    flag = "-e " if editable else ""
+    expected = f"pip install -c '{tmp_path}/constraints.txt' {flag}'{tmp_path}[ui]'"
+    assert pip_install("ui") == expected

@@ -9,6 +9,7 @@ Every result is appended to a file as soon as it exists; a run that is started a
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 import warnings
@@ -137,6 +138,7 @@ def main() -> None:
         args.error(f"no method is named {sorted(unknown)[0]!r}; known: {', '.join(CHOICES)}")
     warnings.simplefilter("ignore")
     store = Store(said.out / "results.jsonl", said.fresh)
+    shutil.copy(Path(__file__).with_name("references.json"), said.out)  # fedssca ui shows both
     names = said.case or [n for n, e in CASES.items() if said.large or not e.large]
     if said.summary:
         from summary import plot, summarise

@@ -57,7 +57,7 @@ def pip_install(*extras: str) -> str:
     """The command that installs these extras from where this installation came from.
 
     That is a folder with the repository or a wheel, which pip has noted (PEP 610), or else the
-    package index.
+    package index. The versions of the repository's constraints.txt are used where it is there.
     """
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import urlsplit
@@ -68,10 +68,14 @@ def pip_install(*extras: str) -> str:
         noted = json.loads(distribution("fedssca").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
         noted = {}
-    if noted.get("dir_info", {}).get("editable"):
-        return f"pip install -e '{url2pathname(urlsplit(noted['url']).path)}{named}'"
-    origin = f" @ {noted['url']}" if "url" in noted else ""
-    return f"pip install 'fedssca{named}{origin}'"
+    if "dir_info" not in noted:
+        origin = f" @ {noted['url']}" if "url" in noted else ""
+        return f"pip install 'fedssca{named}{origin}'"
+    folder = Path(url2pathname(urlsplit(noted["url"]).path))
+    pins = folder / "constraints.txt"
+    chosen = f"-c '{pins}' " if pins.exists() else ""
+    editable = "-e " if noted["dir_info"].get("editable") else ""
+    return f"pip install {chosen}{editable}'{folder}{named}'"
 
 
 @contextmanager

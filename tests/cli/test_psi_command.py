@@ -59,7 +59,7 @@ def test_bad_input_is_one_line(shell: Shell) -> None:
         ((a, "--id", "id"), "name two files or more, or one file with --meet FOLDER"),
         ((a, "none.csv", "--id", "id"), "none.csv is not there"),
         ((a, b, "--id", "id"), "the ids of a.csv are whole numbers such as 7, those of b.csv text"),
-        ((a, same, "--id", "id"), "same.csv: the id '1' of row 1 comes again in row 2"),
+        ((a, same, "--id", "id"), "same.csv: the id '1' of row 1 occurs again in row 2"),
         ((a, write("d.csv", ["1.0"]), "--id", "id"), "d.csv, row 1: the id '1.0' is a decimal"),
         ((a, write("c.csv", [8]), "--id", "id"), "no id of the rows is at all parties"),
         ((a, b), "a.csv has no column 'ids'"),

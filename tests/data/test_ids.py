@@ -28,9 +28,9 @@ def test_one_spelling() -> None:
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
-        (["a", "b", "a"], "f: the id 'a' of row 1 comes again in row 3"),
-        (["a", " a"], "f: the id 'a' of row 1 comes again in row 2"),
-        (["Zoe\u0308", "Zoë"], "f: the id 'Zoë' of row 1 comes again in row 2"),
+        (["a", "b", "a"], "f: the id 'a' of row 1 occurs again in row 3"),
+        (["a", " a"], "f: the id 'a' of row 1 occurs again in row 2"),
+        (["Zoe\u0308", "Zoë"], "f: the id 'Zoë' of row 1 occurs again in row 2"),
         (["7", "7.0"], "f, row 2: the id '7.0' is a decimal number"),
         (["1.23457E+12"], "f, row 1: the id '1.23457E+12' is a decimal number"),
         (["7", "nan"], "f, row 2: the id 'nan' is a decimal number"),
@@ -116,7 +116,7 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
         ("d.npz", [7.0, 8.5], "id, row 1: the id '7.0' is a decimal number"),
         ("e.npz", [[1], [2]], r"ids are int64 of shape \(2, 1\)"),
         ("f.npz", [True, False], "ids are bool"),
-        ("g.csv", [7, 7], "the id '7' of row 1 comes again in row 2"),
+        ("g.csv", [7, 7], "the id '7' of row 1 occurs again in row 2"),
     ):
         with pytest.raises(UserError, match=said):
             open_with_ids(table(tmp_path / name, ids), "id")

@@ -116,7 +116,9 @@ def test_what_cannot_be_aligned_is_one_line(tmp_path: Path) -> None:
             run_server(files, tmp_path / "run").run()
         return str(error.value)
 
-    assert said([*good, good[3]]).startswith("site-2: its rows: the id of row 3 comes again in row")
+    assert said([*good, good[3]]).startswith(
+        "site-2: its rows: the id of row 3 occurs again in row"
+    )
     assert good[3].split(",")[0] not in said([*good, good[3]])
     decimal = [good[0], *(f"{i}.0,{i}" for i in range(50))]
     assert said(decimal).startswith("site-2: its rows, row 1: the id is a decimal number")

@@ -9,7 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedssca import Problem, by_sample, classifier, from_scores, mlp, power, sgd, simulate
+from fedssca import (
+    Problem,
+    UserError,
+    by_sample,
+    classifier,
+    from_scores,
+    mlp,
+    power,
+    sgd,
+    simulate,
+)
 from fedssca.problem.scores import weights_by_path
 
 P, J, L = 7, 5, 3
@@ -71,3 +81,18 @@ def test_values_gradients_and_runs_are_the_twins(twin: Any) -> None:
         ends.append(simulate(problem, by_sample(ROWS, 2), steps, rounds=10).final)
     assert ends[0]["train_cost"] == pytest.approx(ends[1]["train_cost"], rel=1e-4)
     assert ends[0]["norm_sq"] == pytest.approx(ends[1]["norm_sq"], rel=1e-4)
+
+
+def test_batch_norm_over_the_rows_is_refused() -> None:
+    equinox = pytest.importorskip("equinox", reason="Equinox is not installed")
+    norm, state = equinox.nn.make_with_state(equinox.nn.BatchNorm)(P, "rows", mode="batch")
+    linear = equinox.nn.Linear(P, L, key=jax.random.key(0))
+
+    def apply(model: Any, x: Any) -> Any:
+        norm, linear = model
+        over_rows = jax.vmap(norm, axis_name="rows", in_axes=(0, None), out_axes=(0, None))
+        return jax.vmap(linear)(over_rows(x, state)[0])
+
+    problem = from_scores(apply, (norm, linear))
+    with pytest.raises(UserError, match="if another row of the batch changes"):
+        simulate(problem, by_sample(ROWS, 2), sgd(problem, batch=10, rate=power(0.5)), rounds=3)

@@ -142,3 +142,15 @@ def test_what_cannot_be_a_problem(columns: dict[str, np.ndarray]) -> None:
         from_scores(lambda p, x: x @ p, np.zeros((P, L)), objective="norm")
     with pytest.raises(UserError, match="l2 = -1"):
         from_scores(lambda p, x: x @ p, np.zeros((P, L)), l2=-1)
+
+
+def test_scores_of_a_row_depend_on_this_row_only(columns: dict[str, np.ndarray]) -> None:
+    start, batch = np.full((P, L), 0.1, np.float32), batch_of(columns)
+    for centred in (batch, {**batch, "x": np.abs(batch["x"]).astype(np.uint8)}):
+        mixed = from_scores(lambda p, x: (x - x.mean(0)) @ p, start)
+        with pytest.raises(UserError, match="if another row of the batch changes"):
+            mixed.terms(mixed.start, centred)
+        with pytest.raises(UserError, match="if another row of the batch changes"):
+            jax.jit(mixed.terms)(mixed.start, centred)
+    codes = from_scores(lambda p, x: p[x[:, 0]], start)  # rows are numbers of categories
+    assert codes.terms(codes.start, {**batch, "x": np.ones((60, 1), int)}).shape == (1, 60)

@@ -117,17 +117,6 @@ def test_columns_fill_gaps_with_nothing() -> None:
     assert columns(rows, []) == {"round": [0, 1], "epsilon": [None, 0.5]}
 
 
-def test_sites_add_up(tmp_path: Path) -> None:
-    path = made_up(tmp_path / "run")
-    lines = [
-        {"round": k, "seconds": 1, "sites": {"a": [0.5, 10, 20], "b": [1.5, 1, 2]}} for k in (1, 2)
-    ]
-    (path / "sites.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    first, second = gather(path)["sites"]
-    assert first == {"name": "a", "rounds": 2, "seconds": 1, "bytes_down": 20, "bytes_up": 40}
-    assert second["seconds"] == 3
-
-
 def test_links_do_not_lead_out(tmp_path: Path) -> None:
     path = made_up(tmp_path / "run")
     (tmp_path / "secret.json").write_text('{"secret": 1}')

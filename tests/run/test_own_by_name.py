@@ -43,6 +43,9 @@ def wide(features, outputs, seed):
 def broken(features, outputs, seed):
     raise KeyError("nothing here")
 
+def centred(features, outputs, seed):
+    return (lambda p, x: (x - x.mean(axis=0)) @ p), np.full((features, outputs), 0.1)
+
 def number(features, outputs, seed):
     return 3
 
@@ -120,6 +123,7 @@ def test_a_part_of_it_is_trained(package: Path) -> None:
         ("our_nets:one_score", "gives shape (2,) for 2 rows: scores of shape (2, 2)"),
         ("our_nets:wide", "takes 31 features, the data have 30"),
         ("our_nets:broken", "failed: KeyError: 'nothing here'"),
+        ("our_nets:centred", "gives another result for a row if another row of the batch changes"),
         ("our_nets:number", "returned int: it must return (apply, params)"),
         ("our_nets:", 'a function of yours is named "package.module:function"'),
     ],

@@ -26,7 +26,7 @@ def bench(
         str | None,
         typer.Option(
             help="Measure one section only: limit, methods, noise, deep, start, bytes, sums, psi, "
-            "peers or growth."
+            "sites, peers or growth."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder for tables and figures.")] = Path(
@@ -55,7 +55,8 @@ def bench(
     methods, noise rounds with and without noise, deep rounds of deeper networks with PyTorch, start
     the time to the first row of a run with that of importing JAX, bytes what methods send to reach
     an accuracy, peers other frameworks, and growth measures it for growing models, batches and
-    clients. Section sums measures secure sums, and psi the alignment of ids.
+    clients. Section sums measures secure sums, psi the alignment of ids, and
+    sites the memory and the rounds of a deployment on this machine.
     """
     with starting_up():
         from fedssca.studies.bench.measure import SECTIONS, measure_all

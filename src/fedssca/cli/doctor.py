@@ -20,9 +20,10 @@ from typing import Literal, NamedTuple
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from fedssca.cli.options import Json, new_app
+from fedssca.run.schema import ProjectFile
+from fedssca.run.schema.validate import default_of
 from fedssca.system import cores, pip_install, starting_up, user_cache
 
 __all__ = ["CHECKS", "Checked", "app"]
@@ -30,9 +31,10 @@ __all__ = ["CHECKS", "Checked", "app"]
 app = new_app()
 
 GIGA = 1e9
+SERVER_PORT: int = default_of(ProjectFile, "port")
 ROOM, MEMORY = 1.0, 2.0
 """Gigabytes of disk and of memory below which a warning is given."""
-MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "wrong": "[red]wrong[/]"}
+MARKS = {"ok": "[green]ok   [/]", "note": "[yellow]note [/]", "wrong": "[red]wrong[/]"}
 
 
 class Checked(NamedTuple):
@@ -70,11 +72,12 @@ def _checked(check: Callable[[], Checked]) -> Checked:
 
 
 def _show(findings: dict[str, Checked], wrong: bool) -> None:
-    console, table = Console(), Table(box=None, pad_edge=False, show_header=False)
+    """Print plain lines, so that commands in them can be copied whole."""
+    console = Console(soft_wrap=True, highlight=False)
     for name, finding in findings.items():
-        todo = f"\n[bold]{escape(finding.todo)}[/]" if finding.todo else ""
-        table.add_row(MARKS[finding.state], name, escape(finding.found) + todo)
-    console.print(table)
+        console.print(f"{MARKS[finding.state]}  {name:<15}{escape(finding.found)}")
+        if finding.todo:
+            console.print(f"{'':<22}[bold]{escape(finding.todo)}[/]")
     console.print("something is wrong: see above" if wrong else "fedssca works on this machine")
 
 
@@ -119,12 +122,8 @@ def _extras() -> Checked:
     text = f"installed: {', '.join(have) or 'none'}"
     if not missing:
         return Checked("ok", text)
-    hint = pip_install(*missing)
-    if "torch" in missing:
-        hint += (
-            "; add --extra-index-url https://download.pytorch.org/whl/cpu for PyTorch without CUDA"
-        )
-    return Checked("note", f"{text}; not installed: {', '.join(missing)}", f"if needed: {hint}")
+    hint = f"to add one, {missing[0]} for example: {pip_install(missing[0])}"
+    return Checked("note", f"{text}; not installed: {', '.join(missing)}", hint)
 
 
 def _compiler() -> Checked:
@@ -165,7 +164,11 @@ def _data() -> Checked:
     have = [one.name for one in found if one.state in ("embedded", "present")]
     corrupt = [one.name for one in found if one.state == "corrupt"]
     if corrupt:
-        return Checked("note", f"damaged: {', '.join(corrupt)}", "fedssca data get them again")
+        return Checked(
+            "note",
+            f"damaged: {', '.join(corrupt)}",
+            f"download again: fedssca data get {' '.join(corrupt)}",
+        )
     return Checked("ok", f"data sets on this machine: {', '.join(have)}")
 
 
@@ -204,7 +207,14 @@ def _ports() -> Checked:
             f"this machine cannot connect to itself ({error.strerror or error})",
             "allow connections to 127.0.0.1: the page and local deployments need them",
         )
-    return Checked("ok", "connections on 127.0.0.1 work (the page, local deployments)")
+    text = "connections on 127.0.0.1 work (the page, local deployments)"
+    taken = f"{text}; port {SERVER_PORT}, the default of fedssca deploy server, is in use"
+    free = f"{text}; port {SERVER_PORT}, the default of fedssca deploy server, is free"
+    try:
+        socket.create_server(("", SERVER_PORT)).close()
+    except OSError:
+        return Checked("ok", taken)
+    return Checked("ok", free)
 
 
 def _clock() -> Checked:

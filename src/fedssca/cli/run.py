@@ -51,7 +51,8 @@ def run(
     resume: Annotated[Path | None, typer.Option(help="Continue the run in this directory.")] = None,
     more: More = None,
     new_data: Annotated[
-        bool, typer.Option("--new-data", help="With --resume: go on although the data changed.")
+        bool,
+        typer.Option("--new-data", help="With --resume: continue although the data have changed."),
     ] = False,
     twin: Annotated[
         bool, typer.Option("--twin", help="Also run the same problem without its constraints.")

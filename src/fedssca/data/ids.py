@@ -69,7 +69,7 @@ def canonical(cells: Iterable[str], where: str, tell: bool = True) -> list[str]:
             raise UserError(f"{where}, row {row}: the id{shown} is no valid Unicode text")
         if name in seen:
             raise UserError(
-                f"{where}: the id{shown} of row {seen[name]} comes again in row {row}; ids must "
+                f"{where}: the id{shown} of row {seen[name]} occurs again in row {row}; ids must "
                 "be unique"
             )
         seen[name] = row
@@ -114,7 +114,7 @@ def as_cells(values: Any, where: str) -> list[str]:
     """Return a column of ids of any type as text, not yet in canonical spelling."""
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "iufUS":
-        raise UserError(f"{where}: ids are {array.dtype} of shape {array.shape}; one text a row")
+        raise UserError(f"{where}: ids are {array.dtype} of shape {array.shape}; one text per row")
     if array.dtype.kind != "S":
         return [str(value) for value in array.tolist()]
     return [_decoded(value, where, row) for row, value in enumerate(array.tolist(), 1)]

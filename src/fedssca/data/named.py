@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedssca.data import fetch
+from fedssca.data import fetch, shipped
 from fedssca.data.dataset import Array, Dataset, from_arrays
 from fedssca.data.encode import TargetKind
 from fedssca.data.encode.labels import LabelName
@@ -49,12 +49,12 @@ def ready_made(
     Several labels of a `label` take the place of the own label of a table.
     """
     if name in _TABLES:
-        table, own, numbers = _TABLES[name]()
+        read, own, numbers = _TABLES[name]
         if kind in ("number", "count") and not numbers:
             raise UserError(_CLASSES.format(name))
         if kind == "class" and numbers:
             raise UserError(f'{name} has a target of numbers: set problem.task = "regression"')
-        return from_table(name, table, label or own, fraction, seed, keep, kind=kind)
+        return from_table(name, read(), label or own, fraction, seed, keep, kind=kind)
     if kind == "labels" and name in NAMES:
         raise UserError(
             f"{name} has its own label: several labels at once need data.name = "
@@ -74,32 +74,12 @@ def ready_made(
 
 
 def _digits(fraction: float, seed: int, keep: Sequence[str]) -> Dataset:
-    from sklearn.datasets import load_digits
-
-    raw = load_digits()
-    columns = {"x": raw.data.astype(np.uint8), "y": raw.target.astype(np.int32)}
-    return from_arrays("digits", columns, {}, 1 / 16, fraction, seed, keep)
+    return from_arrays("digits", shipped.digits(), {}, 1 / 16, fraction, seed, keep)
 
 
-def _diabetes() -> tuple[Table, str, bool]:
-    from sklearn.datasets import load_diabetes
-
-    raw = load_diabetes(scaled=False)
-    table = {str(f): raw.data[:, j] for j, f in enumerate(raw.feature_names)}
-    return table | {"progression": raw.target}, "progression", True
-
-
-def _breast_cancer() -> tuple[Table, str, bool]:
-    from sklearn.datasets import load_breast_cancer
-
-    raw = load_breast_cancer()
-    table = {str(f): raw.data[:, j] for j, f in enumerate(raw.feature_names)}
-    return table | {"malignant": 1.0 - raw.target}, "malignant", False
-
-
-_TABLES: dict[str, Callable[[], tuple[Table, str, bool]]] = {
-    "diabetes": _diabetes,
-    "breast-cancer": _breast_cancer,
+_TABLES: dict[str, tuple[Callable[[], Table], str, bool]] = {
+    "diabetes": (shipped.diabetes, "progression", True),
+    "breast-cancer": (shipped.breast_cancer, "malignant", False),
 }
 """Tables that scikit-learn ships: their columns, their label, and whether that is a number."""
 

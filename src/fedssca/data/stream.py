@@ -40,9 +40,11 @@ class Streams:
     ) -> None:
         if not isinstance(sources, Sequence) or not sources:
             raise UserError("sources should be a list of iterables of blocks, one per client")
-        self.check = _held_out(check, len(sources))
-        self.share = _shares(weights, len(sources))
-        self.readers = tuple(Reader(i, s, self.check.columns) for i, s in enumerate(sources))
+        self.check: Rows = _held_out(check, len(sources))
+        self.share: Array = _shares(weights, len(sources))
+        self.readers: tuple[Reader, ...] = tuple(
+            Reader(i, s, self.check.columns) for i, s in enumerate(sources)
+        )
 
     @property
     def count(self) -> int:

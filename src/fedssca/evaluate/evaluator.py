@@ -156,8 +156,8 @@ def evaluator_of(
         own = problem.model(w)
         w = problem.extended(own)
         found = sums(w)
-        means = jnp.asarray(found.terms) / total()
-        values = np.array(problem.values(means, jnp.asarray(float(w @ w))), float)
+        means = np.asarray(jnp.asarray(found.terms)) / float(total())
+        values = problem.values(means, float(w @ w)).astype(float)
         rounding = 4 * float(np.finfo(means.dtype).eps)
         for m in problem.stepwise:
             # A count that is exactly on its limit keeps it; the sum of its weights is rounded.
@@ -209,6 +209,6 @@ def state_row(state: State) -> dict[str, Any]:
     clock = clock_of(state)
     return ({} if clock is None else {"clock": float(clock.now)}) | {
         "round": int(state.round),
-        "slack": [float(value) for value in state.slack],
-        "multipliers": [float(value) for value in state.multipliers],
+        "slack": np.asarray(state.slack, float).tolist(),
+        "multipliers": np.asarray(state.multipliers, float).tolist(),
     }

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from fedssca.problem.problem import Array, Batch, Problem, Terms
+from fedssca.problem.starts import first_array, zeros
 
 __all__ = [
     "Algorithm",
@@ -133,8 +134,9 @@ class Algorithm(NamedTuple):
 
 def first_state(problem: Problem, w: Array, memory: Any) -> State:
     """The state before round 1."""
-    none = jnp.zeros(problem.constraints, w.dtype)
-    return State(jnp.zeros((), jnp.int32), w, memory, none, none, jnp.ones((), w.dtype))
+    none = zeros(problem.constraints, w.dtype)
+    one = first_array(1, w.dtype)
+    return State(zeros((), jnp.int32), w, memory, none, none, one)
 
 
 def shortened(state: State, w: Array) -> Array:

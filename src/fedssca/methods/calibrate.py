@@ -13,8 +13,10 @@ the point of the first one, and is subtracted.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -25,6 +27,7 @@ from fedssca.methods.schedule import Schedule
 from fedssca.methods.surrogate import gradients
 from fedssca.problem.problem import Array, Batch, Problem, Terms
 from fedssca.problem.programs import once_per_problem
+from fedssca.problem.starts import first_array, zeros
 
 __all__ = ["PROBES", "StepSizes", "calibrate", "step_sizes"]
 
@@ -138,19 +141,25 @@ def calibrate(
     if not np.isfinite(curvature).all() or not np.isfinite(snr):
         raise UserError("gradients at the start are not finite: check the data and their scale")
     slopes = np.asarray(found.base, float) + 2 * problem.known[:, None] * np.asarray(state.w)
-    first = opening(
-        jnp.asarray(np.linalg.norm(slopes, axis=1)),
-        found.values,
-        opposites(problem)[1],
-        norm_objective=not problem.combine[0].any(),
-    )
+    first = _opening(problem, np.linalg.norm(slopes, axis=1), found.values)
     span = _span(found, problem.start)
     grown = curvature * problem.growth
     found_steps = step_sizes(grown, snr, horizon, rho, gamma, span, _lengths(found), problem.steady)
     return found_steps._replace(
-        opening=tuple(float(f"{nu:.3g}") for nu in np.asarray(first)),
+        opening=tuple(float(f"{nu:.3g}") for nu in first),
         balance=_balance(np.linalg.norm(slopes, axis=1)),
     )
+
+
+def _opening(problem: Problem, lengths: np.ndarray, values: Array) -> np.ndarray:
+    """The first multipliers from |grad F_0|..|grad F_M| and F_1..F_M."""
+    if not problem.constraints:
+        return np.zeros(0)
+    paired, norm_objective = opposites(problem)[1], not problem.combine[0].any()
+    return np.asarray(_openings(lengths, values, paired, norm_objective))
+
+
+_openings = jax.jit(opening, static_argnames="norm_objective")
 
 
 def _balance(lengths: np.ndarray) -> tuple[float, ...]:
@@ -169,14 +178,13 @@ def probe(problem: Problem, batch: int, *, noised: bool = False) -> Algorithm:
     combine, apart = problem.combine, APART if noised else CLOSE
 
     def init(w: Array) -> State:
-        rows = jnp.zeros((len(combine), w.size), w.dtype)
-        nothing = jnp.zeros(len(combine), w.dtype)
+        nothing = zeros(len(combine), w.dtype)
         found = Probe(
-            jnp.zeros_like(w),
-            rows,
+            zeros(w.shape, w.dtype),
+            zeros((len(combine), w.size), w.dtype),
             nothing,
-            jnp.ones((), w.dtype),
-            nothing[1:],
+            first_array(1, w.dtype),
+            zeros(len(combine) - 1, w.dtype),
             _width(w, apart).astype(w.dtype),
             nothing,
         )
@@ -224,6 +232,7 @@ def probe(problem: Problem, batch: int, *, noised: bool = False) -> Algorithm:
     return Algorithm("probe", batch, 1, init, request, reply, update)
 
 
+@partial(jax.jit, static_argnames="apart", inline=True)
 def _width(w: Array, apart: float) -> Array:
     length = jnp.linalg.norm(w)
     return apart * jnp.where(length > 0, length, 1)

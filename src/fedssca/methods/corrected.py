@@ -50,6 +50,7 @@ from fedssca.methods.multipliers import opposites
 from fedssca.methods.schedule import Schedule, warn_broken
 from fedssca.methods.surrogate import mixed_gradient, per_term
 from fedssca.problem.problem import Array, Batch, Problem, Terms
+from fedssca.problem.starts import first_array, zeros
 
 __all__ = ["CorrectedMemory", "corrected_ssca"]
 
@@ -138,12 +139,13 @@ def corrected_ssca(
     room = np.where(paired, (problem.limits + problem.limits[opposite]) / 4, np.inf)
 
     def init(w: Array) -> State:
-        zero, ratios = jnp.zeros(count, w.dtype), jnp.asarray(1 / lengths, w.dtype)
-        square = jnp.eye(kinds, dtype=w.dtype)
-        gradients = jnp.zeros((kinds, w.size), w.dtype), 0 * square, 1e4 * square
-        weights = probing(jnp.ones((), jnp.int32), ratios, 1 / ratios)
-        scales = jnp.asarray(first, w.dtype), weights, jnp.zeros(count + 1, w.dtype)
-        safety = w, jnp.linalg.norm(w), jnp.zeros((), jnp.int32)
+        zero, ratios = zeros(count, w.dtype), np.asarray(1 / lengths, w.dtype)
+        spread = first_array(1e4 * np.eye(kinds), w.dtype)
+        gradients = zeros((kinds, w.size), w.dtype), zeros((kinds, kinds), w.dtype), spread
+        equal, own = (first_array(each, w.dtype) for each in (ratios, 1 / ratios))
+        weights = probing(first_array(1, np.int32), equal, own)
+        scales = first_array(first, w.dtype), weights, zeros(count + 1, w.dtype)
+        safety = w, jnp.linalg.norm(w), zeros((), np.int32)
         memory = CorrectedMemory(*gradients, *scales, zero, zero, zero, zero, zero, *safety)
         return first_state(problem, w, memory)
 
@@ -249,7 +251,7 @@ def corrected_ssca(
     def probing(t: Array, u: Array, long: Array) -> Array:
         """u plus a share of alternating sign, each term as long as all of u'S are on average."""
         if kinds == 1:
-            return jnp.asarray(combine[:, 0] / (combine[:, 0] @ combine[:, 0]), u.dtype)
+            return first_array(combine[:, 0] / (combine[:, 0] @ combine[:, 0]), u.dtype)
         if count:
             key = jax.random.fold_in(jax.random.key(0), t // 2)
             sign = jax.random.rademacher(key, u.shape, u.dtype) * (1 - 2 * (t % 2))

@@ -184,7 +184,9 @@ def opposites(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def opening(lengths: Array, measured: Array, paired: np.ndarray, norm_objective: bool) -> Array:
+def opening(
+    lengths: Array, measured: Array, paired: Array | np.ndarray, norm_objective: bool
+) -> Array:
     """First multipliers: ratios of the gradients' lengths, with a lead for limits that are broken.
 
     `lengths` are |grad F_0|..|grad F_M|. With the norm as objective the lead is 30: the gradient of
@@ -194,7 +196,7 @@ def opening(lengths: Array, measured: Array, paired: np.ndarray, norm_objective:
     """
     floor = 1e-6 * jnp.max(lengths) + np.finfo(lengths.dtype).tiny
     own = jnp.where(lengths[0] > floor, lengths[0], jnp.max(lengths))
-    lead = np.where(paired, 1.0, 30.0 if norm_objective else 3.0)
+    lead = jnp.where(paired, 1.0, 30.0 if norm_objective else 3.0)
     ratio = own / jnp.maximum(lengths[1:], floor)
     return (ratio * jnp.where(measured > 0, lead, 0.1)).astype(lengths.dtype)
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedssca.problem.blocks import convolve_blocks, largest, suits_blocks
 from fedssca.problem.convolution import Window, convolve
 from fedssca.problem.problem import Array
+from fedssca.problem.starts import first_array
 
 __all__ = [
     "ACTIVATIONS",
@@ -227,11 +229,42 @@ Stack: TypeAlias = tuple[Layer, ...]
 
 def draw_stack(layers: Stack, normal: Draw, dtype: str) -> list[Values]:
     """The first parameters of all layers, in their order."""
-    return [tuple(jnp.asarray(v, dtype) for v in layer.draw(normal)) for layer in layers]
+    return [tuple(first_array(v, dtype) for v in layer.draw(normal)) for layer in layers]
 
 
 def apply_stack(layers: Stack, values: Sequence[Values], z: Array) -> Array:
     """The output of the last layer."""
-    for layer, own in zip(layers, values, strict=True):
-        z = layer.apply(own, z)
+    at = 0
+    while at < len(layers):
+        step = layers[at : at + 3]
+        if _in_blocks(step):
+            z = _pooled(step, values[at], z)
+        else:
+            step = layers[at : at + 1]
+            z = step[0].apply(values[at], z)
+        at += len(step)
     return z
+
+
+def _in_blocks(step: Stack) -> bool:
+    """Whether these layers are a convolution, its activation and pooling, and suit blocks."""
+    match step:
+        case (Convolution() as first, Activation(), Pool() as last):
+            return suits_blocks(first.inputs, first.outputs, first.kernel, last.size)
+    return False
+
+
+def _pooled(step: Stack, values: Values, z: Array) -> Array:
+    """The three layers together.
+
+    Biases and relu keep the order of numbers, so they are applied to the largest ones only.
+    """
+    convolution, activation, pool = cast("tuple[Convolution, Activation, Pool]", step)
+    kernels = values[0].transpose(2, 3, 1, 0)
+    blocks = convolve_blocks(Window.same(convolution.kernel), z, kernels)
+    first = pool.kind == "max" and activation == Activation("relu")
+    out = largest(blocks) if first else blocks
+    out = activation.apply((), out + values[1] if convolution.biases else out)
+    if first:
+        return out
+    return largest(out) if pool.kind == "max" else out.mean(axis=-2)

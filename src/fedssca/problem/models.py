@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from fedssca.problem.constraints import Constraint, ScoreTerm, worst_parts
 from fedssca.problem.forms import AnyModel, DividedModel, JoinedModel, Model
 from fedssca.problem.layers import ACTIVATIONS, Dense, apply_stack
 from fedssca.problem.pickling import remembered
 from fedssca.problem.problem import Array, Batch, Problem, Vertical
-from fedssca.problem.scores import ScoreMeasures, assemble, growth_of, layers
+from fedssca.problem.scores import ScoreMeasures, assemble, layers
 from fedssca.problem.stacks import (
     Filters,
     Join,
@@ -26,6 +24,7 @@ from fedssca.problem.stacks import (
     dense_stacks,
     party_stacks,
 )
+from fedssca.problem.starts import first_array, flattened
 from fedssca.problem.tasks import CLASSIFICATION, Task
 
 __all__ = [
@@ -71,7 +70,7 @@ def mlp(
         draw = np.random.default_rng(seed).standard_normal
         top, bottom = draw(shape), draw((hidden, features))
         w0, w1 = top / np.sqrt(hidden), bottom / np.sqrt(features)
-        return jnp.asarray(w0, dtype), jnp.asarray(w1, dtype)
+        return first_array(w0, dtype), first_array(w1, dtype)
 
     return Model(init, lambda w0, h: act(h) @ w0.T, scale)
 
@@ -95,7 +94,7 @@ def linear(
 
     def init(seed: int) -> tuple[Array, Array]:
         del seed
-        return jnp.zeros(rows, dtype), jnp.zeros((rows, features), dtype)
+        return first_array(np.zeros(rows), dtype), first_array(np.zeros((rows, features)), dtype)
 
     def top(w0: Array, h: Array) -> Array:
         scores = h + w0
@@ -232,7 +231,7 @@ def classifier(
     the whole network in both cases.
     """
     params = model.init(seed)
-    start, unravel = ravel_pytree(params)
+    start, unravel = flattened(params)
 
     def scores(w: Array, batch: Batch) -> Array:
         return model.apply(unravel(w), batch["x"])
@@ -242,7 +241,7 @@ def classifier(
             model.divided(params, features or ()), stacked, measures, features or ()
         )
 
-    made = assemble(
+    return assemble(
         scores,
         start,
         unravel,
@@ -252,9 +251,9 @@ def classifier(
         None if features is None else split,
         parts=worst_parts(objective, sizes, groups, column, titles),
         level=task.level(_outputs(model, params)),
+        depth=getattr(model, "depth", 0) or depth_of(params),
         task=task,
     )
-    return replace(made, growth=growth_of(getattr(model, "depth", 0) or depth_of(params)))
 
 
 def depth_of(params: Any) -> int:

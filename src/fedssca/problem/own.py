@@ -8,11 +8,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from fedssca.errors import UserError
 from fedssca.problem.forms import AnyModel, JoinedModel, Model
-from fedssca.problem.functions import call_own, failed, own_function
+from fedssca.problem.functions import (
+    call_own,
+    check_rows,
+    failed,
+    own_function,
+    some_rows,
+)
 from fedssca.problem.problem import Array
 from fedssca.problem.scores import trained_part, weights_by_path
 
@@ -127,7 +134,7 @@ def _applied(
 
 
 def _check_scores(name: str, model: AnyModel, features: int, outputs: int) -> None:
-    """Raise a UserError unless the model takes the features and gives the outputs."""
+    """Raise a UserError unless the model takes the features and gives the outputs, row by row."""
     params = model.init(0)
     if (width := model.width(params)) != features:
         raise UserError(f"model.name = {name!r} takes {width} features, the data have {features}")
@@ -143,3 +150,9 @@ def _check_scores(name: str, model: AnyModel, features: int, outputs: int) -> No
             f"model.name = {name!r} gives shape {shape} for 2 rows: scores of shape "
             f"(2, {outputs}) are needed, one for each class"
         )
+    scores: Any = model.apply
+
+    def call(x: np.ndarray) -> np.ndarray:
+        return np.asarray(scores(params, jnp.asarray(x)))
+
+    check_rows(f"model.name = {name!r}", call, some_rows(np.zeros((2, features), rows.dtype)))

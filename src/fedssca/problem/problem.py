@@ -182,15 +182,21 @@ class Problem:
         known, limits = (jnp.asarray(a, w.dtype) for a in (self.known[1:], self.limits))
         return rows @ values + known * (w @ w) - limits
 
-    def values(self, means: Array, norm_sq: Array) -> Array:
+    def values(self, means: np.ndarray, norm_sq: float) -> np.ndarray:
         """F_0..F_M from the K sampled means and |w|^2 (limits already subtracted).
 
         An epigraph variable counts as if it had its best value, which is the largest of the F_m.
         """
-        limits = np.concatenate([[0.0], self.limits])
-        values = jnp.asarray(self.combine) @ means + self.known * norm_sq - limits
+        kind = means.dtype
+        combine, known, limits = (
+            np.asarray(numbers, kind)
+            for numbers in (self.combine, self.known, np.concatenate([[0.0], self.limits]))
+        )
+        values = np.asarray(jnp.matmul(combine, means)) + known * kind.type(norm_sq) - limits
         if not self.worst:
             return values
         rows = np.array(self.worst)
         above = values[rows].max()
-        return values.at[0].add(above).at[rows].add(-above)
+        values[0] += above
+        values[rows] -= above
+        return values

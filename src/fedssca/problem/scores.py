@@ -7,6 +7,7 @@ own functions (`from_scores`) and PyTorch modules (`torch`) all use it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias, get_args
 
 import jax
@@ -19,7 +20,7 @@ from fedssca.problem.constraint_kinds import ObjectiveName
 from fedssca.problem.constraints import Constraint, ScoreTerm, worst_parts
 from fedssca.problem.constraints.base import Once
 from fedssca.problem.convolution import as_products
-from fedssca.problem.functions import error_line
+from fedssca.problem.functions import check_rows, error_line, some_rows
 from fedssca.problem.limits import Bound
 from fedssca.problem.losses import LOSS, WEIGHTED_LOSS
 from fedssca.problem.problem import Array, Batch, Params, Problem, Rate, Vertical
@@ -57,6 +58,7 @@ def assemble(
     l2: float = 0.0,
     split: Callable[[ScoreTerm, ScoreMeasures], Vertical] | None = None,
     parts: Sequence[Constraint] = (),
+    depth: int = 1,
     level: float = 1.0,
     task: Task = CLASSIFICATION,
 ) -> Problem:
@@ -65,7 +67,8 @@ def assemble(
     With `parts` (see `worst_parts`) the largest of their losses, about `level` at the start, takes
     the place of the loss. A sampled mean appears once, however many constraints use it. `split`
     makes the vertical form from the functions (scores, batch) -> terms (K, B) and (scores, batch)
-    -> quantities to report. The loss and the metrics are those of the `task`.
+    -> quantities to report. A network has `depth` layers with weights; the curvature of one with
+    more than two may grow in training. The loss and the metrics are those of the `task`.
     """
     if objective not in (known_names := get_args(ObjectiveName)):
         raise UserError(f"objective = {objective!r} is unknown: {nearest(objective, known_names)}")
@@ -127,7 +130,7 @@ def assemble(
         kinds=task.decisions.kinds if task.link is None else None,
         at_least=task.at_least,
         steady=task.link is not None,
-        growth=growth_of(layers(unravel(start))),
+        growth=growth_of(depth),
     )
     return minimise_worst(made, [part.name for part in parts], level) if parts else made
 
@@ -190,10 +193,26 @@ def from_scores(
                 f"it must give scores of shape ({rows}, number of classes), or ({rows}, 1) for a "
                 "regression"
             )
+        check(batch["x"].shape[1:], batch["x"].dtype)
         return jnp.asarray(outputs)
 
+    @cache
+    def check(shape: tuple[int, ...], dtype: Any) -> None:
+        """Raise a UserError if the scores of a row depend on other rows."""
+
+        def call(x: np.ndarray) -> np.ndarray:
+            return np.asarray(apply(unravel(start), jnp.asarray(x)))
+
+        with jax.ensure_compile_time_eval():
+            check_rows("apply(params, x)", call, some_rows(np.zeros((2, *shape), dtype)))
+
     parts = worst_parts(objective, sizes, groups, column)
-    return assemble(scores, start, unravel, constraints, objective, l2, parts=parts, task=task)
+    return assemble(
+        *(scores, start, unravel, constraints, objective, l2),
+        parts=parts,
+        depth=layers(params),
+        task=task,
+    )
 
 
 def trained_part(params: Params) -> tuple[Array, Callable[[Array], Params]]:

@@ -26,9 +26,10 @@ from fedssca.errors import UserError
 from fedssca.problem.callbacks import called_back, leading, picked
 from fedssca.problem.constraints import Constraint, worst_parts
 from fedssca.problem.custom import custom_problem
+from fedssca.problem.functions import check_rows, some_rows
 from fedssca.problem.limits import Limit
 from fedssca.problem.problem import Array, Batch, Problem
-from fedssca.problem.scores import assemble, growth_of
+from fedssca.problem.scores import assemble, growth_of, layers
 from fedssca.problem.tasks import CLASSIFICATION, Task
 from fedssca.system import pip_install
 
@@ -41,13 +42,7 @@ except ImportError as missing:
         f"gigabytes of CUDA), then {pip_install('torch')}"
     ) from missing
 
-from fedssca.problem.torch_checks import (
-    check_module,
-    check_rows,
-    first_line,
-    replace_batch_norm,
-    some_rows,
-)
+from fedssca.problem.torch_checks import check_module, first_line, replace_batch_norm
 
 __all__ = [
     "ModuleLayout",
@@ -104,7 +99,10 @@ def from_module(
 
     parts = worst_parts(objective, sizes, groups, column)
     made = layout.start(), layout.unravel
-    return assemble(scores, *made, constraints, objective, l2, parts=parts, task=task)
+    depth = layers(layout.unravel(made[0]))
+    return assemble(
+        *(scores, *made, constraints, objective, l2), parts=parts, depth=depth, task=task
+    )
 
 
 def from_terms(
@@ -217,13 +215,17 @@ class ModuleLayout(NamedTuple):
             return tensor.to(self.dtype)
         return tensor if tensor.dtype in (torch.uint8, torch.bool) else tensor.to(torch.int64)
 
+    def with_arrays(self, call: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+        """The same function of numpy's arrays."""
+        return lambda x: call(self.tensor(x)).detach().cpu().numpy()
+
     def outputs(self, width: int) -> int:
         """The number of scores of a head with so many inputs, found by calls on two rows."""
-        h, now = self.tensor(some_rows(np.zeros((2, width), np.float32))), self.now()
+        h, now = some_rows(np.zeros((2, width), np.float32)), self.now()
         try:
             with torch.no_grad():
-                found = self.call(now, h)
-                check_rows("the head", lambda own: self.call(now, own), h)
+                found = self.call(now, self.tensor(h))
+                check_rows("the head", self.with_arrays(partial(self.call, now)), h)
         except UserError:
             raise
         except Exception as error:
@@ -333,15 +335,15 @@ def bridge(
         rows = len(batch["x"])
         tried = {k: layout.tensor(np.zeros((2, *v.shape[1:]), v.dtype)) for k, v in batch.items()}
         call = partial(_with_x, function, layout.now(), tried)
-        zeros = tried["x"]
-        x = layout.tensor(some_rows(np.zeros((2, *batch["x"].shape[1:]), batch["x"].dtype)))
+        rows_of = some_rows(np.zeros((2, *batch["x"].shape[1:]), batch["x"].dtype))
+        taken = True
         with torch.no_grad():
             try:
-                found = call(x)
+                found = call(layout.tensor(rows_of))
             except Exception:
-                x = zeros
+                taken = False
                 try:
-                    found = call(x)
+                    found = call(tried["x"])
                 except Exception as error:
                     own = ", ".join(map(str, ("rows", *batch["x"].shape[1:])))
                     raise UserError(
@@ -356,9 +358,9 @@ def bridge(
                 f"{what} returned shape {tuple(found.shape)} for 2 rows: it must return one "
                 "result per row"
             )
-        if x is not zeros:
+        if taken:
             with torch.no_grad():
-                check_rows(what, call, x, axis)
+                check_rows(what, layout.with_arrays(call), rows_of, axis)
         sizes = [rows if i == axis else n for i, n in enumerate(found.shape)]
         return jax.ShapeDtypeStruct(tuple(sizes), w.dtype)
 

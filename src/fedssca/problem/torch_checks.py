@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from fedssca.errors import UserError
 
-__all__ = ["check_module", "check_rows", "first_line", "replace_batch_norm", "some_rows"]
-
-NEAR: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-6, "equal_nan": True}
-"""How far two results may be apart that are the same but for rounding."""
+__all__ = ["check_module", "first_line", "replace_batch_norm"]
 
 
 def check_module(module: torch.nn.Module) -> None:
@@ -50,44 +45,6 @@ def check_module(module: torch.nn.Module) -> None:
                 f"{where} has no shape yet: call the module once on a few rows, or give the number "
                 "of inputs"
             )
-
-
-def check_rows(
-    what: str,
-    function: Callable[[torch.Tensor], torch.Tensor],
-    x: torch.Tensor,
-    rows: int = 0,
-) -> None:
-    """Raise a UserError unless the result for one row depends on this row only.
-
-    The function is called twice on x, and once more after the second of two rows has changed. The
-    axis `rows` of its results runs over the rows. Rows of whole numbers are not changed, because
-    they may be the numbers of categories.
-    """
-    first, again = function(x), function(x)
-    if not torch.allclose(first, again, **NEAR):
-        raise UserError(
-            f"{what} gives other results if it is called again on the same rows: remove what is "
-            "random, such as dropout, or switch it off with module.eval()"
-        )
-    if not x.is_floating_point():
-        return
-    changed = torch.stack([x[0], 1 - x[1]])
-    if not torch.allclose(first.select(rows, 0), function(changed).select(rows, 0), **NEAR):
-        raise UserError(
-            f"{what} gives another result for a row if another row of the batch changes: compute "
-            "every row by itself, without means over the batch"
-        )
-
-
-def some_rows(like: np.ndarray) -> np.ndarray:
-    """Random numbers between 0 and 1 where `like` holds numbers, and zeros where it holds codes.
-
-    Modules may take logarithms of them, or round them down to the number of a category.
-    """
-    if like.dtype.kind != "f":
-        return like
-    return np.random.default_rng(0).uniform(0.1, 0.9, like.shape).astype(like.dtype)
 
 
 def first_line(error: Exception) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fedssca.report.limits import number, shown_limits
+from fedssca.report.sites import SiteRecord
 
 __all__ = [
     "LARGEST_OBJECT",
@@ -31,6 +32,7 @@ __all__ = [
     "read_file",
     "read_object",
     "read_row",
+    "setting_leaves",
     "thin",
 ]
 
@@ -39,7 +41,6 @@ MOST_CONSTRAINTS = 60
 """Limits whose curves a page can draw; the certificate lists all of them."""
 WHOLE_CURVES = 12
 """Limits whose curves have all points; those of more limits have fewer points each."""
-MOST_EVENTS = 50
 RECENT = 30.0
 """Seconds since the last change of its files for which an unfinished run counts as running."""
 LISTS = {"constraints": "value", "multipliers": "multiplier", "slack": "slack"}
@@ -53,11 +54,16 @@ LARGEST_PICTURE = 4_000_000
 
 
 def gather(
-    path: Path, points: int = 2000, name: str | None = None, rows: Sequence[Row] | None = None
+    path: Path,
+    points: int = 2000,
+    name: str | None = None,
+    rows: Sequence[Row] | None = None,
+    sites: SiteRecord | None = None,
 ) -> Row:
     """Everything about a run that a page shows, with curves of about `points` points at most.
 
-    `rows` are the rows of metrics.jsonl if they have been read already.
+    `rows` are the rows of metrics.jsonl, and `sites` is the record of the sites of a deployed run,
+    if they have been read already.
     """
     trouble: list[str] = []
     result = read_object(path, "result.json", trouble)
@@ -77,11 +83,10 @@ def gather(
         "every": every,
         "result": _plain(result),
         "deployed": (path / "deploy.json").is_file(),
-        "sites": _sites(path),
         "site_names": [
             str(name) for name in _list(read_object(path, "census.json", trouble) or {}, "names")
         ],
-        "events": _plain(_read_lines(path, "events.jsonl", "event")[-MOST_EVENTS:]),
+        **_plain((sites or _site_record(path)).shown()),
         "audit": _plain(read_object(path, "audit.json", trouble)),
         "audit_picture": _picture(path, "attack.png") or _picture(path, "audit.png"),
         "trouble": trouble,
@@ -200,13 +205,14 @@ def _settings(path: Path, trouble: list[str]) -> dict[str, str]:
     except (OSError, ValueError, RecursionError) as error:
         trouble.append(f"config.toml cannot be read: {error}")
         return {}
-    settings = dict(_leaves(tree, ""))
+    settings = dict(setting_leaves(tree))
     if settings.get("data.path") or settings.get("data.query"):
         settings.pop("data.name", None)  # own data take the place of the ready-made data set
     return settings
 
 
-def _leaves(tree: Any, where: str) -> Iterable[tuple[str, str]]:
+def setting_leaves(tree: Any, where: str = "") -> Iterable[tuple[str, str]]:
+    """The settings of a configuration as pairs of "section.key" and text."""
     if isinstance(tree, dict):
         items: Iterable[tuple[Any, Any]] = tree.items()
     elif isinstance(tree, list) and tree and isinstance(tree[0], dict):
@@ -215,7 +221,7 @@ def _leaves(tree: Any, where: str) -> Iterable[tuple[str, str]]:
         yield where, tree if isinstance(tree, str) else json.dumps(tree, default=str)
         return
     for key, value in items:
-        yield from _leaves(value, f"{where}.{key}" if where else str(key))
+        yield from setting_leaves(value, f"{where}.{key}" if where else str(key))
 
 
 def _plain(value: Any) -> Any:
@@ -229,18 +235,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _sites(path: Path) -> list[Row]:
-    """Rounds, seconds and bytes of every site of a deployed run, added up over all rounds."""
-    total: dict[str, list[float]] = {}
-    for row in _read_lines(path, "sites.jsonl"):
-        sites = row.get("sites")
-        for name, tally in sites.items() if isinstance(sites, dict) else ():
-            numbers = [number(part) or 0.0 for part in tally] if isinstance(tally, list) else []
-            if len(numbers) >= 3:
-                old = total.get(str(name), [0, 0.0, 0.0, 0.0])
-                total[str(name)] = [a + b for a, b in zip(old, [1, *numbers[:3]], strict=True)]
-    keys = ("rounds", "seconds", "bytes_down", "bytes_up")
-    return [{"name": n, **dict(zip(keys, sums, strict=True))} for n, sums in total.items()]
+def _site_record(path: Path) -> SiteRecord:
+    return SiteRecord(_read_lines(path, "sites.jsonl"), _read_lines(path, "events.jsonl", "event"))
 
 
 def _picture(path: Path, name: str) -> str | None:

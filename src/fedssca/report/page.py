@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 from fedssca.report.bundle import bundle
 from fedssca.report.gather import gather
+from fedssca.report.methods import runs_trainings
 from fedssca.run.curves import COLOURS
 
 __all__ = ["Page", "assemble", "content_policy", "report_page", "script", "style"]
 
-STYLES = ("static/base.css", "static/parts.css")
+STYLES = ("static/base.css", "static/parts.css", "static/details.css")
 POINTS = 40_000
 """Points per curve of all runs in a report together."""
 ON_DARK = ("#5AB4F0", "#FF8F45", "#2CC796", "#E9A6CD", "#F5B93A", "#F0E442", "#F4F4F4")
@@ -42,7 +43,10 @@ def report_page(paths: Sequence[Path]) -> str:
     runs = [gather(path, points, name) for path, name in zip(paths, names, strict=True)]
     title = names[0] if len(names) == 1 else f"{len(names)} runs"
     page = assemble(
-        f"{title} · fedssca report", {"runs": runs}, style(), script("static/report.js")
+        f"{title} · fedssca report",
+        {"runs": runs, "trainings": runs_trainings(paths, names)},
+        style(),
+        script("static/report.js"),
     )
     return page.text
 

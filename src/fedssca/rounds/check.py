@@ -11,6 +11,7 @@ from fedssca.errors import BatchTooLarge, UserError
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.participation import cohort_of
 from fedssca.problem.problem import Problem
+from fedssca.problem.programs import once_per_problem
 from fedssca.rounds.rounding import FULL
 from fedssca.rounds.shapes import batch_shape
 
@@ -103,14 +104,20 @@ def _check_labels(problem: Problem, clients: Rows | Columns) -> None:
             f"the data have y = {y[y != np.floor(y)][0]:g}, which is no number of a class: number "
             "the classes 0, 1, ..., or give the problem task=fedssca.regression()"
         )
-    rows = batch_shape(clients, 1, problem.start.dtype)
-    scores = jax.eval_shape(problem.scores, problem.start, rows).shape[1]
+    scores = _scores(problem, tuple(sorted(batch_shape(clients, 1, problem.start.dtype).items())))
     if (most := int(np.max(y, initial=0))) >= problem.kinds(scores):
         raise UserError(
             f"the model has {scores} scores per row, so that y is at most "
             f"{problem.kinds(scores) - 1}, but the data have y = {most}: build the model with one "
             "score for each class or label"
         )
+
+
+@once_per_problem
+def _scores(problem: Problem, row: tuple[tuple[str, jax.ShapeDtypeStruct], ...]) -> int:
+    """The number of scores of a row."""
+    assert problem.scores is not None
+    return int(jax.eval_shape(problem.scores, problem.start, dict(row)).shape[1])
 
 
 def _check_proof(problem: Problem, clients: Streams) -> None:

@@ -82,7 +82,9 @@ class Fused:
         return other
 
     def advance(self, state: State, until: int) -> State:
-        """Rounds until `until` updates are done."""
+        """Rounds until `until` updates are done; where they are already, nothing is compiled."""
+        if int(state.round) >= until:
+            return state
         return self._advance(self._columns, self._table, self._seed, state, until)
 
 
@@ -186,7 +188,8 @@ class Joined:
                 drawn = _packed(drawn, present.ravel(), len(share) * algorithm.batch)
                 heavy = jnp.where(answers, share, 0).sum()
                 drawn["share"] = jnp.full_like(drawn["weight"], heavy / len(drawn["row"]))
-            needed = row_bytes(self._problem, self._columns | drawn)
+            extra = {name: column for name, column in drawn.items() if name != "row"}
+            needed = row_bytes(self._problem, self._columns | extra)
             tile = min(TILE, max(1, ROOM // max(needed, 1)))
             whole = len(drawn["row"]) <= tile
             return reply(drawn) if whole else summed(reply, _tiles(drawn, tile))

@@ -59,14 +59,16 @@ class Local:
     ) -> None:
         check_fit(problem, clients, algorithm)
         self._algorithm, self._problem = algorithm, problem
-        self.bytes_up = self.bytes_down = self.bytes_peer = 0
+        self.bytes_up: int = 0
+        self.bytes_down: int = 0
+        self.bytes_peer: int = 0
         self._update = jax.jit(algorithm.update)
         server, size = np.zeros(1, np.int32), np.array([clients.total])
         self._indices = jax.jit(lambda t: batch_indices(seed, t, server, size, algorithm.batch)[0])
         self._clients: list[Any]
         self._halves: list[Answerer] = []
         roles = roles_of(clients)
-        self.phases = roles.phases
+        self.phases: tuple[str, ...] = roles.phases
         self._relay: Relay = exchange.relay
         self._readers: Sequence[int] = ()
         if isinstance(clients, Rows):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedssca.data.split import Columns, Rows
 from fedssca.methods.algorithm import Algorithm
-from fedssca.problem.problem import Problem
+from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.problem.programs import once_per_problem
 
 __all__ = ["batch_shape", "h_shapes", "round_shapes"]
@@ -21,6 +22,7 @@ def round_shapes(
     """The shapes of what the server publishes in a round, and of the message that comes back.
 
     A method is traced for them, so they are found once for a problem, a method and a form of rows.
+    What the terms compute does not matter, and they are not differentiated.
     """
     batch = batch_shape(clients, algorithm.batch * algorithm.steps, problem.start.dtype)
     return _round_shapes(problem, algorithm, tuple(sorted(batch.items())))
@@ -32,7 +34,12 @@ def _round_shapes(
 ) -> tuple[Any, Any]:
     w = jax.ShapeDtypeStruct(problem.start.shape, problem.start.dtype)
     asked = jax.eval_shape(lambda w: algorithm.request(algorithm.init(w)), w)._replace(turnout=())
-    reply = jax.eval_shape(lambda r, b: algorithm.reply(problem.terms, r, b), asked, dict(batch))
+
+    def terms(w: Array, batch: Batch) -> Array:
+        shape = jax.eval_shape(problem.terms, w, batch)
+        return jnp.broadcast_to(w.sum().astype(shape.dtype), shape.shape)
+
+    reply = jax.eval_shape(lambda r, b: algorithm.reply(terms, r, b), asked, dict(batch))
     return asked, reply
 
 

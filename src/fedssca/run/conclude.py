@@ -47,6 +47,8 @@ OWN = {
     "epsilon",
 }
 """What describes the run as a whole, not the model that it returns."""
+LEAST, MOST = 20, 60
+"""How many last steps a run has that is not short, and that any run has."""
 
 
 def conclude(
@@ -171,7 +173,7 @@ def last_steps(
     They are part of the default method with limits, or for a regression, whose gradient noise does
     not fall as rows are fitted; other runs end where their rounds end. There are at most T / 12
     of them, and no more than cost 2.5 times as many gradients of single rows as the rounds did; but
-    20 in every run that is not short.
+    LEAST in every run that is not short, and MOST of a regression.
     """
     memory = state.memory.method if isinstance(state.memory, Compressed) else state.memory
     if not isinstance(memory, CorrectedMemory):
@@ -181,4 +183,5 @@ def last_steps(
     many = cohort.size if cohort else parties.count
     drawn = each * many if isinstance(parties, Rows) else each
     most = min(rounds / 12, 2.5 * rounds * drawn / parties.total)
-    return int(min(max(most, min(20, rounds / 5)), 60))
+    least = MOST if problem.steady else LEAST
+    return int(min(max(most, min(least, rounds / 5)), MOST))

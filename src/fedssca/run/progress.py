@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["ProgressDisplay", "ProgressLine", "row_numbers", "showing_rounds"]
 
@@ -55,6 +54,14 @@ class ProgressLine:
         transient: bool = False,
         shown: set[str] | None = None,
     ) -> None:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
         self._console = console
         self._counted_from: tuple[int, float] | None = None
         self._waiting: list[str] = []
@@ -71,7 +78,7 @@ class ProgressLine:
             disable=transient and not console.is_terminal,
         )
         self._task = self._bar.add_task(_short(name), total=total, numbers="")
-        self._status = console.status(f"preparing {escape(_short(name))}")
+        self._status = console.status(f"preparing {_plain(_short(name))}")
 
     def __enter__(self) -> ProgressLine:
         if not self._bar.disable:
@@ -89,7 +96,7 @@ class ProgressLine:
 
     def preparing(self, text: str) -> None:
         """Say what is being prepared; the bar is not there yet."""
-        self._status.update(escape(text))
+        self._status.update(_plain(text))
 
     def update(
         self,
@@ -134,7 +141,7 @@ class ProgressLine:
 
     def warn(self, text: str) -> None:
         """Print a line above the bar at once."""
-        self._console.print(f"[yellow]{escape(text)}[/]", highlight=False)
+        self._console.print(f"[yellow]{_plain(text)}[/]", highlight=False)
 
     def _start_bar(self) -> None:
         if not self._bar.live.is_started:
@@ -150,7 +157,7 @@ class ProgressLine:
     def _print_note(self, text: str) -> None:
         if text not in self._shown:
             self._shown.add(text)
-            self._console.print(f"[yellow]note:[/] {escape(text)}", highlight=False)
+            self._console.print(f"[yellow]note:[/] {_plain(text)}", highlight=False)
 
 
 @contextmanager
@@ -162,11 +169,12 @@ def showing_rounds(
     `show` None means: if stderr is a terminal. The line vanishes when training ends.
     """
     visible = sys.stderr.isatty() if show is None else show
-    console = Console(stderr=True, quiet=not visible)
     if not visible:
         yield on_row or (lambda row: None)
         return
-    with ProgressLine(console, "rounds", rounds, transient=True) as line:
+    from rich.console import Console
+
+    with ProgressLine(Console(stderr=True), "rounds", rounds, transient=True) as line:
 
         def shown(row: Row) -> None:
             line.show_row(row)
@@ -185,6 +193,13 @@ def row_numbers(row: Row) -> str:
     if "epsilon" in row:
         numbers.append(f"ε {row['epsilon']:.3g}")
     return "  ".join(numbers)
+
+
+def _plain(text: str) -> str:
+    """The text, in which brackets are no markup."""
+    from rich.markup import escape
+
+    return escape(text)
 
 
 def _short(name: str) -> str:

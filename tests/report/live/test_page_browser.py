@@ -36,6 +36,23 @@ def runs(folder: Path) -> None:
     made_up(folder / "one")
     made_up(folder / "two", train_cost=0.25)
     made_up(folder / HOSTILE)
+    rival = made_up(folder / "rival") / "config.toml"
+    rival.write_text(rival.read_text().replace('name = "ssca"', 'name = "penalty"'))
+    deployed(made_up(folder / "hospitals"))
+
+
+def deployed(path: Path) -> None:
+    """Make a run one of two sites, the second of which was dropped."""
+    result = json.loads((path / "result.json").read_text())
+    told = [{"name": name, "rows": 9, "train": {"cost": 0.2}} for name in ("north", "south")]
+    (path / "result.json").write_text(json.dumps(result | {"per_client": told}))
+    costs = {"north": [0.5, 10, 20], "south": [0.7, 10, 20]}
+    lines = [{"round": k, "sites": costs, "missing": []} for k in (1, 2)]
+    lines.append({"round": 3, "sites": {"north": [0.5, 10, 20]}, "missing": ["south"]})
+    (path / "sites.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    event = {"round": 3, "site": "south", "event": f"dropped: {HOSTILE}"}
+    (path / "events.jsonl").write_text(json.dumps(event) + "\n")
+    (path / "deploy.json").write_text("{}")
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +220,9 @@ def test_a_failed_run_is_listed_corrected_and_ends_with_its_certificate(
     page.wait_for_selector(".certificate", timeout=300_000)
     assert (folder / "short" / "result.json").exists()
     assert "loss" in page.locator(".certificate").text_content()
-    assert page.locator(".bars tr").count() == 4
+    page.get_by_role("link", name="Clients and sites").click()
+    page.wait_for_selector(".breakdown")
+    assert page.locator(".breakdown tbody tr").count() == 4
 
 
 def test_own_data_take_the_place_of_a_ready_made_set(seen: Seen) -> None:
@@ -237,7 +256,49 @@ def test_a_deployed_run_asks_for_the_kit(seen: Seen, folder: Path) -> None:
     page.get_by_text("is resumed with the kit of the submitter").wait_for()
 
 
-VIEWS = ["", "#/run/one", "#/compare/one/two", "#/new"]
+def test_the_sites_of_a_run_and_how_they_answered(seen: Seen, folder: Path) -> None:
+    page = seen.page
+    page.get_by_role("link", name="hospitals").click()
+    tab = page.get_by_role("link", name="Clients and sites")
+    tab.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".answers")
+    assert tab.get_attribute("aria-current") == "page"
+    assert page.locator(".breakdown tbody th").all_text_contents() == ["north", "south"]
+    south = page.locator(".answers tbody tr", has=page.get_by_role("rowheader", name="south"))
+    assert "dropped in round 3" in south.text_content()
+    assert "2 of 3" in south.text_content()
+    heading = page.locator(".answers").get_by_role("button", name="answers used")
+    heading.focus()
+    page.keyboard.press("Enter")
+    assert page.locator(".answers tbody th").all_text_contents() == ["south", "north"]
+    assert HOSTILE in page.locator(".sites li").text_content()
+    with open(folder / "hospitals/sites.jsonl", "a") as file:
+        file.write(json.dumps({"round": 4, "sites": {"south": [1, 1, 1]}, "missing": []}) + "\n")
+    page.get_by_text("no site was dropped").wait_for()  # it has come back
+
+
+def test_methods_are_compared_with_the_keyboard(seen: Seen) -> None:
+    page = seen.page
+    page.get_by_role("link", name="Methods").click()
+    page.wait_for_selector(".matrix tbody tr")
+    heads = page.locator(".matrix thead th").all_text_contents()
+    assert heads == ["problem", "ssca", "penalty"]
+    price = page.get_by_role("radio", name="price")
+    price.focus()
+    page.keyboard.press("Space")
+    assert "price not known" in page.locator(".matrix tbody").text_content()
+    page.locator(".matrix .open").last.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".chart path.curve")
+    assert page.locator("h1").text_content() == "rival"
+
+
+READY = ".runlist li, .chart svg, .newrun, .answers, .matrix, .nothing"
+VIEWS = [
+    *("", "#/run/one", "#/sites/hospitals", "#/sites/one", "#/compare/one/two"),
+    *("#/methods", "#/new"),
+]
 
 
 @needs_axe
@@ -248,7 +309,7 @@ def test_axe_finds_no_barrier(browser, server: Server, scheme: str) -> None:
     for view in VIEWS:
         seen.page.goto("about:blank")
         seen.page.goto(f"http://{server.host}/{view}")
-        seen.page.wait_for_selector(".runlist li, .chart svg, .newrun")
+        seen.page.wait_for_selector(READY)
         folded = "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
         seen.page.evaluate(folded)
         assert seen.violations() == [], view
@@ -260,6 +321,6 @@ def test_every_view_fits_a_phone(browser, server: Server, view: str) -> None:
     seen = Seen(browser, width=390, color_scheme="dark")
     seen.page.goto(server.url)
     seen.page.goto(f"http://{server.host}/{view}")
-    seen.page.wait_for_selector(".runlist li, .chart svg, .newrun")
+    seen.page.wait_for_selector(READY)
     assert seen.page.evaluate("document.documentElement.scrollWidth") == 390
     seen.close()

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { makeRun, PALETTE } from "./dom.js";
 
 const { canLog, nearest, wantsLog } = await import("../../../src/fedssca/report/static/card.js");
-const { drawChart, labelPlace, MARGIN, scalesOf, thinned } = await import(
+const { bandOf, drawChart, labelPlace, MARGIN, scalesOf, thinned } = await import(
   "../../../src/fedssca/report/static/chart.js"
 );
 const { csvText, fileName } = await import("../../../src/fedssca/report/static/files.js");
@@ -269,4 +269,32 @@ test("without a known limit the value is drawn against zero", () => {
   const { spec } = panelsOf([run], "round", new Set(), null).find((p) => p.section === "Limits");
   assert.deepEqual(spec.limits, [0]);
   assert.equal(spec.yLabel, "value − limit");
+});
+
+test("the shaded band is that of values which keep all limits", () => {
+  assert.deepEqual(bandOf({ limits: [0.2, 0.1], lowers: [-0.2, -0.1] }), [-0.1, 0.1]);
+  assert.deepEqual(bandOf({ limits: [0.3] }), [null, 0.3]);
+  assert.deepEqual(bandOf({ limits: [], lowers: [0.9] }), [0.9, null]);
+  assert.equal(bandOf({ limits: [], lowers: [] }), null);
+  assert.equal(bandOf({ limits: [0.1], lowers: [0.9] }), null);
+});
+
+test("an axis of counts has whole numbers, and a chart without rows no band", () => {
+  const counted = drawChart(
+    specOf(
+      [
+        [
+          [0, 3],
+          [100, 3],
+        ],
+      ],
+      { yKind: "count" },
+    ),
+    640,
+    236,
+  );
+  const labels = counted.all("text").map((node) => node.textContent);
+  assert.equal(labels.filter((label) => label === "3").length, 1);
+  const empty = drawChart(specOf([[]], { limits: [0.2] }), 640, 236);
+  assert.equal(empty.all("rect", "kept").length, 0);
 });

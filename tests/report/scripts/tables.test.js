@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { makeRun, PALETTE } from "./dom.js";
 
-const { barsOf } = await import("../../../src/fedssca/report/static/bars.js");
 const { comparisonOf, limitRows } = await import(
   "../../../src/fedssca/report/static/comparison.js"
 );
@@ -10,7 +9,9 @@ const { detailsOf } = await import("../../../src/fedssca/report/static/details.j
 const { el } = await import("../../../src/fedssca/report/static/dom.js");
 const { estimate, reach, relaxed } = await import("../../../src/fedssca/report/static/price.js");
 const { verdict } = await import("../../../src/fedssca/report/static/state.js");
-const { compare, differing, lastOf, runsTable } = await import(
+const { sitesSection } = await import("../../../src/fedssca/report/static/sites.js");
+const { compare } = await import("../../../src/fedssca/report/static/sorting.js");
+const { differing, lastOf, runsTable } = await import(
   "../../../src/fedssca/report/static/tables.js"
 );
 const { startTheme } = await import("../../../src/fedssca/report/static/theme.js");
@@ -30,9 +31,11 @@ test("settings that differ are found with the most frequent value", () => {
     { a: "1", b: "x", c: "2" },
   ];
   assert.deepEqual(differing(settings.map((each) => ({ settings: each }))), [
-    { key: "b", usual: "x" },
-    { key: "c", usual: null },
+    { key: "b", usual: "x", repeated: true },
+    { key: "c", usual: null, repeated: true },
   ]);
+  const limits = ["0.1", "0.2"].map((limit) => ({ settings: { limit } }));
+  assert.equal(differing(limits)[0].repeated, false);
 });
 
 test("cells are ordered by number, then by text, unknown ones last", () => {
@@ -73,16 +76,6 @@ test("the table has a row per run and marks unusual settings", () => {
   assert.match(node.textContent, /1 setting differs/);
 });
 
-test("bars show the losses of clients and mark those above the limit", () => {
-  const constraints = [0, 1, 2].map((k) => ({ name: `client_loss_${k}`, limit: 0.5 }));
-  const result = { client_losses: [0.4, 0.6, null], certificate: { constraints } };
-  const [node] = barsOf(makeRun("a", { result }));
-  assert.equal(node.all("tr").length, 2);
-  assert.equal(node.all("rect", "over").length, 1);
-  assert.match(node.textContent, /client 1.*0\.6 over/);
-  assert.match(node.textContent, /1 without a value/);
-});
-
 test("both sides of a limit are one row, with the interval of held-out rows", () => {
   const limit = {
     ...{ name: "parity_sex", title: "parity", status: "held-out", low: -0.05, high: 0.05 },
@@ -113,11 +106,18 @@ test("every client and every group has its results", () => {
   const entry = (rows, accuracy) => ({ rows, train: { cost: 0.5, accuracy } });
   const per_group = [{ column: "sex", group: "1", ...entry(5, 0.25), test: { accuracy: 1 } }];
   const result = { per_client: [entry(10, 0.5), entry(20, 0.75)], per_group };
-  const text = detailsOf(makeRun("a", { result })).textContent;
-  assert.match(text, /clientrowslossaccuracyclient 0100\.550%client 1200\.575%/);
+  const run = makeRun("a", { result });
+  const text = detailsOf(run).textContent;
+  assert.match(
+    sitesSection(run).textContent,
+    /clientrowslossaccuracyclient 0100\.550%client 1200\.575%/,
+  );
   assert.match(text, /sexrowslossaccuracyaccuracy, held out150\.525%100%/);
   const hidden = { per_client: [], per_client_hidden: "hidden by the secure sum" };
-  assert.match(detailsOf(makeRun("a", { result: hidden })).textContent, /hidden by the secure sum/);
+  assert.match(
+    sitesSection(makeRun("a", { result: hidden })).textContent,
+    /hidden by the secure sum/,
+  );
 });
 
 test("details show the certificate, notes and nested facts", () => {

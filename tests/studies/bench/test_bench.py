@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from fedssca.cli import main as cli
+from fedssca.deploy.engines import nvflare
 from fedssca.errors import UserError
 from fedssca.problem import models as classifier_models
 from fedssca.studies.bench import (
@@ -29,6 +30,7 @@ from fedssca.studies.bench import (
     peers,
     report,
     sent_bytes,
+    sites,
     sums,
     task,
     timing,
@@ -351,3 +353,26 @@ def test_secure_sums_and_alignments_are_measured(monkeypatch, capsys, tmp_path: 
     assert "3 parties, 20 ids each" in out
     written = {file.name for file in tmp_path.iterdir()}
     assert {"sums.csv", "sums.png", "psi.csv", "psi.png"} <= written
+
+
+def test_sites_are_measured(monkeypatch, capsys, tmp_path: Path) -> None:
+    """Real processes: rounds and bare calls in turn, then memory at each row."""
+    pytest.importorskip("nvflare")
+    pytest.importorskip("cryptography")
+    code, out, _ = run(
+        monkeypatch, capsys, "--only", "sites", "--quick", "--json", "--out", tmp_path
+    )
+    assert code == 0
+    found = json.loads(out)
+    assert found["sites"]["sites"] == sites.QUICK[0]
+    assert all(number > 0 for number in found["sites"].values())
+    assert [row["round"] for row in found["sites_memory"]] == [5, 10, 15, 20]
+    report.print_found(found)
+    assert "megabytes per site" in capsys.readouterr().out
+    assert (tmp_path / "sites.csv").is_file()
+
+
+def test_without_nvflare_sites_are_refused_in_one_line(monkeypatch) -> None:
+    monkeypatch.setattr(nvflare, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"deployment runs on NVFlare: pip install .*deploy"):
+        measure.measure_all(("sites",), None, True, quiet, quiet)

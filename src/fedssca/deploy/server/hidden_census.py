@@ -46,7 +46,7 @@ def hidden_totals(
     if asked["per_site"]:
         raise UserError(
             "limits on rates of single clients need counts of single sites, which sites that hide "
-            "their sums do not tell: state limits over all rows, or privacy.secure_sum = false"
+            "their sums do not send: state limits over all rows, or privacy.secure_sum = false"
         )
     sums = _Sums(sites, config, run)
     words = _words(sums, run)

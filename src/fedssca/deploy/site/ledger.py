@@ -154,7 +154,7 @@ class DataLedger:
             whole = {self._key: _unused()}
         except (OSError, ValueError, KeyError, TypeError, AssertionError, AttributeError):
             raise UserError(
-                "the ledger of this site cannot be read; its operator must mend or remove it"
+                "the ledger of this site cannot be read; its operator must repair or remove it"
             ) from None
         return whole, whole[self._key]
 

@@ -105,8 +105,10 @@ class Tester:
             np.asarray(rows["client"]), minlength=given.clients
         )
         self._deltas = _deltas(problem, given.confidence)
-        self.limits = [limit for limit in stated(problem.bounds) if self.delta(limit) is not None]
-        self.signs = signs_of(problem, rows)
+        self.limits: list[StatedLimit] = [
+            limit for limit in stated(problem.bounds) if self.delta(limit) is not None
+        ]
+        self.signs: dict[str, Floats] = signs_of(problem, rows)
         self._no_bets = self.bets(
             {name: np.zeros((len(signs), 2, 3)) for name, signs in self.signs.items()}
         )

@@ -2,6 +2,7 @@
 
 run    a whole run: at first, after it was started again, and when its state or its result changed
 rows   the rows that were added since the last event
+sites  what is known of the sites of a deployed run, after new lines about them
 gone   the folder of the run was deleted
 """
 
@@ -23,6 +24,7 @@ from fedssca.report.gather import (
 from fedssca.report.live.folder import RunFolder
 from fedssca.report.live.form import field_of
 from fedssca.report.live.processes import RunProcesses
+from fedssca.report.sites import SiteRecord
 
 __all__ = ["RowReader", "RunEvents", "events_of", "failure_of"]
 
@@ -70,6 +72,9 @@ class RunEvents:
         self._processes, self._name = processes, name
         self._path = folder.path_for(name)
         self._reader = RowReader(self._path / "metrics.jsonl")
+        self._site_rows = RowReader(self._path / "sites.jsonl")
+        self._site_events = RowReader(self._path / "events.jsonl")
+        self._sites = SiteRecord()
         self._signature: Any = None
         self._rows: list[Row] = []
         self._constraints: list[Row] = []
@@ -84,6 +89,7 @@ class RunEvents:
                 yield "gone", {"name": self._name}
             return
         replaced, rows = self._reader.read()
+        sites_changed = self._read_sites()
         state = state_of(self._path, process, exists)
         signature = (process, state, *(_signature(self._path / name) for name in WATCHED))
         first = not self._rows and bool(rows)
@@ -91,11 +97,22 @@ class RunEvents:
         if signature != self._signature or replaced or first:
             self._signature = signature
             yield "run", self._whole(state, exists)
-        elif rows:
+            return
+        if rows:
             yield "rows", {"name": self._name, "series": columns(rows, self._constraints)}
+        if sites_changed:
+            yield "sites", {"name": self._name} | self._sites.shown()
+
+    def _read_sites(self) -> bool:
+        """Read the new lines about sites; whether there were any."""
+        anew, lines = self._site_rows.read()
+        self._sites.add_rounds(lines, anew)
+        again, events = self._site_events.read()
+        self._sites.add_events(events, again)
+        return anew or again or bool(lines or events)
 
     def _whole(self, state: str, exists: bool) -> Row:
-        run = gather(self._path, name=self._name, rows=self._rows)
+        run = gather(self._path, name=self._name, rows=self._rows, sites=self._sites)
         run["state"], run["ours"] = state, self._processes.started(self._name)
         ended = state in ("failed", "paused")
         run["error"] = failure_of(self._processes, self._name) if ended else None

@@ -21,6 +21,7 @@ from fedssca.report.gather import (
     read_row,
 )
 from fedssca.report.limits import kept_so_far, number
+from fedssca.report.methods import folder_trainings, named_problems, run_training
 from fedssca.run.schema import AUTO
 
 __all__ = ["RunFolder", "check_name", "last_row"]
@@ -28,6 +29,7 @@ __all__ = ["RunFolder", "check_name", "last_row"]
 Row = dict[str, Any]
 NEW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FILES = ("config.toml", "metrics.jsonl", "result.json")
+TRAINING_FILES = ("config.toml", "result.json", "tune.json", "trials.jsonl", "results.jsonl")
 CHUNK = 1 << 16
 LONGEST_ROW = 1 << 24
 """Bytes from the end of a file within which the last row is searched."""
@@ -46,6 +48,7 @@ class RunFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known: dict[str, ListedRun] = {}
+        self._trainings: dict[str, tuple[Any, list[Row]]] = {}
 
     def path(self, name: str) -> Path:
         """The directory of an existing run."""
@@ -74,11 +77,30 @@ class RunFolder:
         rows = [run.entry | _state(run.entry, now) for run in found.values()]
         return sorted(rows, key=lambda row: (-row["modified"], row["name"]))
 
+    def trainings(self) -> list[Row]:
+        """All trainings in the folder: its runs, the trials of searches, benchmarks."""
+        found: dict[str, tuple[Any, list[Row]]] = {}
+        with suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or "\udcff" in entry.name:
+                    continue
+                signature = tuple(_stamp(f"{entry.path}/{name}") for name in TRAINING_FILES)
+                if not any(signature):
+                    continue
+                known = self._trainings.get(entry.name)
+                if known is None or known[0] != signature:
+                    path = Path(entry.path)
+                    own = run_training(path, entry.name) if signature[0] else None
+                    known = (signature, folder_trainings(path) if own is None else [own])
+                found[entry.name] = known
+        self._trainings = found
+        return named_problems([each for name in sorted(found) for each in found[name][1]])
+
     def _listed(self, name: str, path: str) -> ListedRun:
         """Read the run, unless its files are the same as at the last call."""
         config = os.stat(f"{path}/config.toml")
         stats = [config, *(_stat(f"{path}/{file}") for file in FILES[1:])]
-        signature = tuple(stat and (stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
+        signature = tuple(_stamp_of(stat) for stat in stats)
         known = self._known.get(name)
         if known and known.signature == signature:
             return known
@@ -123,6 +145,15 @@ def _stat(path: str) -> os.stat_result | None:
         return os.stat(path)
     except OSError:
         return None
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    """What changes when a file is written; None without the file."""
+    return _stamp_of(_stat(path))
+
+
+def _stamp_of(stat: os.stat_result | None) -> tuple[int, ...] | None:
+    return stat and (stat.st_mtime_ns, stat.st_size, stat.st_ino)
 
 
 SETTING = re.compile(

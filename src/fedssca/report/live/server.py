@@ -63,6 +63,7 @@ def application(context: LiveContext, token: str, port: int) -> Any:
     routes = [
         Route("/", lambda request: _html(page)),
         Route("/api/runs", reading(list_runs)),
+        Route("/api/methods", reading(list_trainings)),
         Route("/api/form", reading(lambda context, request: _form_of(embedded_default()))),
         Route("/api/config", reading(form_like)),
         Route("/api/report", lambda request: _report(context, request)),
@@ -79,7 +80,7 @@ def application(context: LiveContext, token: str, port: int) -> Any:
 
 def live_page() -> Page:
     """The page, which contains all its styles and scripts."""
-    styles = style("live/static/ui.css")
+    styles = style("live/static/ui.css", "live/static/form.css")
     return assemble("fedssca", {}, styles, script("live/static/app.js"), connect="'self'")
 
 
@@ -96,6 +97,12 @@ def list_runs(context: LiveContext, request: Request) -> dict[str, Any]:
     others = [_without_folder(processes, *each) for each in processes.without_folder().items()]
     runs = sorted(others, key=lambda run: -run["modified"]) + runs
     return {"folder": str(context.folder.folder), "runs": runs}
+
+
+def list_trainings(context: LiveContext, request: Request) -> dict[str, Any]:
+    """All trainings in the folder, for the comparison of methods."""
+    del request
+    return {"trainings": context.folder.trainings()}
 
 
 def _without_folder(processes: RunProcesses, name: str, modified: float) -> dict[str, Any]:

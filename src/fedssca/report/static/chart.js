@@ -36,10 +36,13 @@ export function ends({ limits, lowers = [] }) {
   return [...limits, ...lowers];
 }
 
-/** The bands of values that keep a limit, as [low, high]; null stands for the end of the chart. */
-function bandsOf({ limits, lowers = [] }) {
-  if (limits.length === 1 && lowers.length === 1) return [[lowers[0], limits[0]]];
-  return [...limits.map((high) => [null, high]), ...lowers.map((low) => [low, null])];
+/** The band of values that keep all limits, as [low, high]; null stands for the end of the chart, or
+ *  for the whole band if there is none. */
+export function bandOf({ limits, lowers = [] }) {
+  const high = limits.length ? Math.min(...limits) : null;
+  const low = lowers.length ? Math.max(...lowers) : null;
+  const none = (high === null && low === null) || (high !== null && low !== null && low > high);
+  return none ? null : [low, high];
 }
 
 /** The chart as an SVG element with its colours written in, so that it also works as a file. */
@@ -84,7 +87,10 @@ export function drawChart(spec, width, height, titled = false) {
     );
   }
   const inside = (value) => Math.max(MARGIN.top, Math.min(bottom, scales.y.at(value)));
-  for (const [low, high] of bandsOf(spec)) {
+  const empty = !spec.lines.some((line) => line.points.length);
+  const band = empty ? null : bandOf(spec);
+  if (band) {
+    const [low, high] = band;
     const y = high === null ? MARGIN.top : inside(high);
     const end = low === null ? bottom : inside(low);
     root.append(
@@ -99,8 +105,8 @@ export function drawChart(spec, width, height, titled = false) {
       }),
     );
   }
-  const empty = !spec.lines.some((line) => line.points.length);
   for (const tick of empty ? [] : scales.y.ticks(5)) {
+    if (spec.yKind === "count" && !Number.isInteger(tick)) continue;
     const y = scales.y.at(tick);
     root.append(svg("line", { x1: MARGIN.left, x2: right, y1: y, y2: y, stroke: colour.grid }));
     root.append(text(MARGIN.left - 7, y + 4, show(tick, spec.yKind, 3), { "text-anchor": "end" }));
@@ -218,11 +224,9 @@ function star(x, y, size) {
 
 /** The limits, drawn below the curves; each has its number where the fewest curves are. */
 function drawLimits(root, spec, scales, colour, { right, bottom }) {
-  const ordered = ends(spec)
-    .sort((a, b) => b - a)
-    .slice(0, 4);
+  const ordered = ends(spec).sort((a, b) => b - a);
   const taken = [];
-  for (const limit of ordered) {
+  for (const [k, limit] of ordered.entries()) {
     const y = scales.y.at(limit);
     const words = `limit ${show(limit, spec.yKind, 4)}`;
     root.append(
@@ -233,9 +237,10 @@ function drawLimits(root, spec, scales, colour, { right, bottom }) {
         y1: y,
         y2: y,
         stroke: colour.text,
-        "stroke-width": 1.2,
+        "stroke-width": ordered.length > 2 ? 0.8 : 1.2,
       }),
     );
+    if (k >= MOST_NAMED) continue;
     const box = labelPlace(spec, scales, { y, wide: words.length * 6.2 + 8, right, bottom, taken });
     taken.push(box);
     root.append(
@@ -253,10 +258,10 @@ function drawLimits(root, spec, scales, colour, { right, bottom }) {
       ),
     );
   }
-  const [band] = bandsOf(spec);
+  const band = bandOf(spec);
   if (!band) return;
   const foot = band[0] === null ? bottom : scales.y.at(band[0]);
-  const head = band[1] === null ? MARGIN.top : scales.y.at(Math.min(...spec.limits));
+  const head = band[1] === null ? MARGIN.top : scales.y.at(band[1]);
   if (foot - head > 30) {
     root.append(
       svg(
@@ -270,12 +275,14 @@ function drawLimits(root, spec, scales, colour, { right, bottom }) {
           "stroke-width": 3,
           "paint-order": "stroke",
         },
-        "kept",
+        ordered.length > 2 ? "kept by all" : "kept",
       ),
     );
   }
 }
 
+/** Limits whose numbers stand beside their lines. */
+const MOST_NAMED = 4;
 const LABEL_HEIGHT = 15;
 const MOST_CHECKED = 200;
 

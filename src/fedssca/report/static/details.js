@@ -1,12 +1,12 @@
-// Everything about one run apart from its curves: certificate, bar charts, audit, notes, settings.
+// Everything about one run apart from its curves and sites: certificate, groups, audit, notes, settings.
 
-import { barsOf } from "./bars.js";
-import { breakdownsOf } from "./breakdown.js";
+import { groupTables } from "./breakdown.js";
 import { certificateCard } from "./certificate.js";
 import { card, el } from "./dom.js";
 import { limitsOf } from "./limits.js";
 import { show } from "./numbers.js";
 import { priceCard } from "./price.js";
+import { sitesSection } from "./sites.js";
 import { badge, verdict } from "./state.js";
 import { swatch } from "./theme.js";
 
@@ -28,25 +28,25 @@ export function foldedRun(run, number, open) {
     ),
   );
   const fill = () => {
-    if (box.open && !box.querySelector(".details")) box.append(detailsOf(run));
+    if (box.open && !box.querySelector(".details"))
+      box.append(detailsOf(run), ...[sitesSection(run)].filter(Boolean));
   };
   box.addEventListener("toggle", fill);
   fill();
   return box;
 }
 
-/** The details of a run, below its curves. */
+/** The details of a run, below its curves; its sites are shown by `sitesSection`. */
 export function detailsOf(run) {
   const notes = [...(Array.isArray(run.result?.notes) ? run.result.notes : []), ...run.trouble];
-  const events = run.events.map((event) => `round ${event.round}: ${event.site} ${event.event}`);
   return el(
     "div",
     { class: "details" },
     notes.length ? list(notes, heldOutNotes(run)) : null,
     certificateCard(run),
     priceCard(run),
-    ...breakdownsOf(run),
-    el("div", { class: "grid wide" }, ...barsOf(run), auditCard(run)),
+    ...groupTables(run),
+    auditCard(run),
     run.more_constraints > 0
       ? el(
           "p",
@@ -54,7 +54,6 @@ export function detailsOf(run) {
           `Curves can be drawn for the limits with the largest values; ${run.more_constraints} others have none.`,
         )
       : null,
-    events.length ? folded(`Events (${events.length})`, list(events)) : null,
     folded("All settings", el("div", { class: "card" }, factsTable(settingsOf(run)))),
   );
 }

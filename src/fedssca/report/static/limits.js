@@ -55,7 +55,8 @@ export function promiseWords({ promise }) {
 export function statusMark(status, words = "") {
   if (!Object.hasOwn(STATUSES, status)) return el("span", { class: "note" }, words);
   const { sign, kind } = STATUSES[status];
-  return el("span", { class: kind }, `${sign} ${words}`.trim());
+  const title = STATUSES[status].words;
+  return el("span", { class: kind, title }, `${sign} ${words}`.trim());
 }
 
 function isObject(entry) {

@@ -77,6 +77,8 @@ const CURVES = [
 /** Charts that are shown before the first row is written. */
 const ACCURACY = "test_accuracy";
 const ALWAYS = ["train_cost", ACCURACY];
+/** Longer titles do not fit beside the axis. */
+const LONGEST_LABEL = 24;
 const MOST_OTHERS = 24;
 const MOST_HELD_OUT = 6;
 
@@ -234,7 +236,7 @@ function constraintPanels(view) {
     return panel(view, `value ${name}`, "Limits", [...lines, ...heldOut], {
       title,
       note: heldOut.length ? "dotted: held-out rows" : "",
-      yLabel: known ? title : "value − limit",
+      yLabel: known ? (title.length > LONGEST_LABEL ? "value" : title) : "value − limit",
       mayLog: true,
       limits: known ? distinct(entries.map(upper)) : [0],
       lowers: known ? distinct(entries.map(({ low }) => low)) : [],

@@ -4,12 +4,13 @@ import { comparisonOf } from "./comparison.js";
 import { curvesOf } from "./curves.js";
 import { foldedRun } from "./details.js";
 import { el, pageData } from "./dom.js";
+import { methodsCard } from "./matrix.js";
 import { runsTable } from "./tables.js";
 import { startTheme, themeButton } from "./theme.js";
 
 const MOST_OPEN = 3;
 
-const { runs, palette } = pageData();
+const { runs, trainings, palette } = pageData();
 const single = runs.length === 1;
 startTheme(palette);
 const curves = curvesOf(runs);
@@ -24,9 +25,7 @@ document.getElementById("page").append(
   el(
     "main",
     {},
-    table.node,
-    curves.node,
-    comparisonOf(runs),
+    ...[table.node, curves.node, comparisonOf(runs), methodsCard(trainings)].filter(Boolean),
     el(
       "section",
       {},

@@ -33,6 +33,11 @@ export function verdict(run) {
   return statusMark(status, `${kept} of ${flags.length} so far`);
 }
 
+/** What is said beside the number of kept limits if held-out rows break some of them. */
+export function onlyOn(status) {
+  return status === "held-out" ? " on training rows only" : "";
+}
+
 /** From the last row; unknown if the run has more constraints than the page received. */
 function soFar(run) {
   if (run.more_constraints) return [];

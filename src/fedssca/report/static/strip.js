@@ -18,7 +18,8 @@ export function limitStrip({ low, high, value, test_value: held, test_interval: 
   const bounds = [promise?.low, promise?.high].filter(Number.isFinite);
   const all = [low, high, value, held, ...interval, ...bounds].filter(Number.isFinite);
   if (!Number.isFinite(value) || all.length < 2) return null;
-  const at = placeOf(Math.min(...all), Math.max(...all));
+  const size = Math.max(...[low, high].filter(Number.isFinite).map(Math.abs), 0);
+  const at = placeOf(Math.min(...all), Math.max(...all), size / 2);
   const middle = HEIGHT / 2;
   const [from, to] = [Number.isFinite(low) ? at(low) : 0, Number.isFinite(high) ? at(high) : WIDTH];
   const edge = (x) => svg("line", { class: "edge", x1: x, x2: x, y1: 2, y2: HEIGHT - 2 });
@@ -39,9 +40,12 @@ export function limitStrip({ low, high, value, test_value: held, test_interval: 
   );
 }
 
-function placeOf(least, most) {
-  const span = most - least || 1;
-  return (value) => EDGE + ((value - least) / span) * (WIDTH - 2 * EDGE);
+/** Places of values on the strip, which spans `widest` at least: a value that is next to its limit is
+ *  drawn next to it. */
+function placeOf(least, most, widest) {
+  const span = Math.max(most - least, widest) || 1;
+  const from = (least + most - span) / 2;
+  return (value) => EDGE + ((value - from) / span) * (WIDTH - 2 * EDGE);
 }
 
 function diamond(x, y, size) {

@@ -3,6 +3,7 @@
 import { card, el } from "./dom.js";
 import { csvButton } from "./files.js";
 import { show } from "./numbers.js";
+import { byValue, sortHeading } from "./sorting.js";
 import { badge, verdict } from "./state.js";
 import { swatch } from "./theme.js";
 
@@ -44,7 +45,8 @@ function roundsOf(run) {
   return Number.isFinite(last) ? last + 1 : null;
 }
 
-/** Settings that differ between runs: [{key, usual}], where `usual` is the most frequent value. */
+/** Settings that differ between runs: [{key, usual, repeated}], where `usual` is the most frequent
+ *  value, and `repeated` says whether more than one run has it. */
 export function differing(runs) {
   const keys = [...new Set(runs.flatMap((run) => Object.keys(run.settings)))];
   return keys
@@ -54,18 +56,11 @@ export function differing(runs) {
         const value = run.settings[key] ?? null;
         counts.set(value, (counts.get(value) || 0) + 1);
       }
-      const [[usual]] = [...counts].sort((a, b) => b[1] - a[1]);
-      return { key, usual, differ: counts.size > 1 };
+      const [[usual, times]] = [...counts].sort((a, b) => b[1] - a[1]);
+      return { key, usual, repeated: times > 1, differ: counts.size > 1 };
     })
     .filter(({ differ }) => differ)
-    .map(({ key, usual }) => ({ key, usual }));
-}
-
-/** The order of two cells: numbers by value, texts by the alphabet, null last. */
-export function compare(a, b) {
-  if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
-  if (typeof a === "number" && typeof b === "number") return a - b;
-  return String(a).localeCompare(String(b), "en", { numeric: true });
+    .map(({ key, usual, repeated }) => ({ key, usual, repeated }));
 }
 
 /** The table of runs: {node, fill()}. `link(run)` makes the content of the name's cell;
@@ -79,8 +74,7 @@ export function runsTable(runs, { link = (run) => run.name, toggle = null } = {}
 
   function fill() {
     const list = runs.map((run, number) => ({ run, number }));
-    const sign = descending ? -1 : 1;
-    if (sortValue) list.sort((a, b) => sign * compare(sortValue(a.run), sortValue(b.run)));
+    if (sortValue) list.sort(byValue(({ run }) => sortValue(run), descending));
     body.replaceChildren(...list.map(row));
   }
   function row({ run, number }) {
@@ -96,9 +90,10 @@ export function runsTable(runs, { link = (run) => run.name, toggle = null } = {}
       el("td", {}, badge(run.state)),
       el("td", {}, verdict(run)),
       numbersOf(runs).map(({ of, kind }) => el("td", { class: "figure" }, show(of(run), kind))),
-      differences.map(({ key, usual }) => {
+      differences.map(({ key, usual, repeated }) => {
         const value = run.settings[key] ?? null;
-        return el("td", { class: value === usual ? "setting" : "setting differs" }, value ?? "–");
+        const marked = repeated && value !== usual;
+        return el("td", { class: marked ? "setting differs" : "setting" }, value ?? "–");
       }),
     );
   }
@@ -114,18 +109,12 @@ export function runsTable(runs, { link = (run) => run.name, toggle = null } = {}
       },
     });
   }
-  function heading(label, of, kind = "") {
-    const cell = el("th", { scope: "col", class: kind, "aria-sort": "none" });
-    const sort = () => {
-      descending = sortValue === of ? !descending : false;
+  const heading = (label, of, kind = "") =>
+    sortHeading(label, kind, (falling) => {
       sortValue = of;
-      for (const other of cell.parentElement.children) other.setAttribute("aria-sort", "none");
-      cell.setAttribute("aria-sort", descending ? "descending" : "ascending");
+      descending = falling;
       fill();
-    };
-    cell.append(el("button", { type: "button", class: "sort", onclick: sort }, label));
-    return cell;
-  }
+    });
   fill();
   const head = el(
     "tr",
@@ -158,10 +147,12 @@ function totalBytes(run) {
   return keys.reduce((sum, key) => sum + (lastOf(run, key) || 0), 0);
 }
 
-function differencesNote(runs, { length }) {
+function differencesNote(runs, differences) {
+  const { length } = differences;
   if (runs.length < 2) return "";
   if (!length) return "all settings are the same";
   const count = length === 1 ? "1 setting differs" : `${length} settings differ`;
+  if (!differences.some(({ repeated }) => repeated)) return count;
   return `${count}; values other than the most frequent one are marked`;
 }
 

@@ -294,7 +294,10 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
             return mlp(inputs, self.hidden, outputs, biases=self._numbers or self._several or None)
         if self.model == "linear":
             return linear(inputs, outputs, exclusive=not self._several)
-        raise UserError(f'model = {self.model!r}: it must be "mlp", "linear" or a fedssca Model')
+        raise UserError(
+            f'model = {self.model!r}: it must be "mlp", "linear" or a model of fedssca, such as '
+            "fedssca.cnn((height, width), classes)"
+        )
 
     @property
     def _several(self) -> bool:

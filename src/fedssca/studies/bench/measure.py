@@ -19,6 +19,7 @@ from fedssca.studies.bench.methods import METHODS, measure_methods
 from fedssca.studies.bench.noise import measure_noise
 from fedssca.studies.bench.peers import Plan, folder, measure_peers
 from fedssca.studies.bench.sent_bytes import measure_bytes
+from fedssca.studies.bench.sites import measure_sites
 from fedssca.studies.bench.start import measure_start
 from fedssca.studies.bench.sums import measure_sums
 from fedssca.studies.bench.task import images
@@ -35,6 +36,7 @@ SECTIONS = (
     "bytes",
     "sums",
     "psi",
+    "sites",
     "peers",
     "growth",
 )
@@ -76,6 +78,7 @@ def measure_all(
         "bytes": lambda: measure_bytes(quick, tick),
         "sums": lambda: measure_sums(1 if quick else 5, tick),
         "psi": lambda: measure_psi(quick, tick),
+        "sites": lambda: measure_sites(quick, tick),
         "peers": lambda: measure_peers(data, _plan(quick), 1 if quick else 3, home, tick),
         "growth": lambda: measure_growth(data, max(2, turns // 3), seconds / 2, home, quick, tick),
     }

@@ -25,11 +25,21 @@ RATIOS = {
     "deep_loop": "a round / PyTorch's loop over the clients",
     "start": "first row of the default run / import jax",
     "start_cold": "the same when nothing is compiled",
+    "start_second": "second row of the default run / import jax",
+    "start_second_cold": "the same when nothing is compiled",
     "bytes": "bytes to the same accuracy / those of momentum SGD in 32 bits",
 }
 SECONDS = {
     "sums": "processor time of a secure sum over 100 clients, all parties",
     "psi": "time to find common ids, all parties on this machine",
+}
+SITES = {
+    "sites": "sites",
+    "megabytes_per_site": "megabytes per site",
+    "seconds_per_round": "seconds per round",
+    "ratio": "a round / bare calls of the engine",
+    "server_megabytes_start": "megabytes of the server, first rounds",
+    "server_megabytes_end": "megabytes of the server, last rounds",
 }
 MARKERS = "os^DvPX"
 LABELS = {
@@ -65,6 +75,9 @@ def print_found(found: Found) -> None:
         if section in found:
             spent = [(name, f"{seconds:.3g}") for name, seconds in found[section].items()]
             _table(console, title, ("what", "seconds"), spent)
+    if "sites" in found:
+        shown = [(title, f"{found['sites'][key]:.3g}") for key, title in SITES.items()]
+        _table(console, "a deployment on this machine, secure sums", ("what", "value"), shown)
     if "peers" in found:
         kept = {k: v for k, v in found["peers_details"].items() if k not in found["peers_failed"]}
         heads = ("framework", "ms / round", "ratio", "spread", "start-up", "loss")
@@ -143,6 +156,9 @@ def save(found: Found, out: Path) -> list[Path]:
             label = f"seconds: {SECONDS[section]}"
             place = out / f"{section}.png"
             written.append(_bars(place, found[section], label, log=False, ratio=False))
+        if "sites" in found:
+            rows = {str(row["round"]): row for row in found["sites_memory"]}
+            written.append(_csv(out / "sites.csv", rows))
         if "bytes" in found:
             written.append(_csv(out / "bytes.csv", found["bytes_details"]))
             sent = {
@@ -179,7 +195,7 @@ def _csv(path: Path, rows: Mapping[str, Found]) -> Path:
         "startup",
         "loss",
     ]
-    keys += ["rounds", "rounds_sd", "megabytes", "secure_sum_megabytes", "runs"]
+    keys += ["rounds", "rounds_sd", "megabytes", "secure_sum_megabytes", "runs", "server", "site"]
     used = [key for key in keys if any(key in row for row in rows.values())]
     with path.open("w", newline="") as file:
         writer = csv.writer(file)

@@ -1,11 +1,13 @@
-"""The time to the first row of the default run against the time that `import jax` takes.
+"""The time to the first rows of the default run against the time that `import jax` takes.
 
-`python -m fedssca.studies.bench.start` begins the default run as `fedssca run` does and ends at its
-first row; its whole process is timed, from the start of Python.
+`python -m fedssca.studies.bench.start ROWS` begins the default run as `fedssca run` does and ends
+after so many rows; its whole process is timed, from the start of Python. The first row is that of
+the first parameters. The rounds themselves are compiled, or read, on the way to the second one.
 """
 
 from __future__ import annotations
 
+import compileall
 import os
 import sys
 import tempfile
@@ -13,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fedssca
 from fedssca.errors import UserError
 from fedssca.studies.bench.child import last_line, run_child
 from fedssca.studies.bench.timing import Timing, summary
@@ -22,19 +25,25 @@ __all__ = ["measure_start"]
 PATIENCE = 600.0
 CHILDREN = {
     "import jax": ["-c", "import jax"],
-    "first row": ["-m", "fedssca.studies.bench.start"],
+    "first row": ["-m", "fedssca.studies.bench.start", "1"],
+    "second row": ["-m", "fedssca.studies.bench.start", "2"],
 }
 
 
 def measure_start(turns: int, tick: Callable[[str], None]) -> dict[str, Any]:
     """Return `start`: seconds to the first row / of `import jax`, medians, programs compiled.
 
-    `start_cold` is the same for the very first run, when nothing is compiled.
+    `start_second` is the same for the second row; `start_cold` and `start_second_cold` are those of
+    the very first run, when nothing is compiled. The bytecode of Python is there in all runs, as
+    after an installation with pip.
     """
+    compileall.compile_dir(Path(fedssca.__file__).parent, quiet=2)
     with tempfile.TemporaryDirectory(prefix="fedssca-bench-") as folder:
-        env = os.environ | {"JAX_COMPILATION_CACHE_DIR": folder}
-        tick("the very first run")
-        cold = _seconds("first row", env)
+        cold = {}
+        for name in ("first row", "second row"):
+            env = os.environ | {"JAX_COMPILATION_CACHE_DIR": f"{folder}/{name}"}
+            tick(f"{name} of the very first run")
+            cold[name] = _seconds(name, env)
         runs: dict[str, list[float]] = {name: [] for name in CHILDREN}
         for turn in range(turns):
             for name, own in runs.items():
@@ -44,7 +53,9 @@ def measure_start(turns: int, tick: Callable[[str], None]) -> dict[str, Any]:
     base = timings["import jax"].median
     return {
         "start": timings["first row"].median / base,
-        "start_cold": cold / base,
+        "start_cold": cold["first row"] / base,
+        "start_second": timings["second row"].median / base,
+        "start_second_cold": cold["second row"] / base,
         "start_seconds": summary(timings),
     }
 
@@ -56,15 +67,22 @@ def _seconds(name: str, env: dict[str, str]) -> float:
     return outcome.seconds
 
 
-def _first_row() -> None:
+def _rows(wanted: int) -> None:
     from fedssca.run.config import parse
     from fedssca.run.execute import execute
     from fedssca.system import keep_compiled_programs
 
     keep_compiled_programs()
     with tempfile.TemporaryDirectory(prefix="fedssca-bench-") as folder:
-        execute(parse(""), Path(folder) / "run", on_row=lambda row: os._exit(0))
+        seen: list[dict[str, Any]] = []
+
+        def end(row: dict[str, Any]) -> None:
+            seen.append(row)
+            if len(seen) == wanted:
+                os._exit(0)
+
+        execute(parse(""), Path(folder) / "run", on_row=end)
 
 
 if __name__ == "__main__":
-    _first_row()
+    _rows(int(sys.argv[1]))

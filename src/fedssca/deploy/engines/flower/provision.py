@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedssca.deploy.engines.flower.certificates import Authority
 from fedssca.deploy.engines.flower.kit import KIT_FILE, SITES, SUBMITTER
+from fedssca.deploy.instructions import write_instructions
 from fedssca.deploy.roster import SITE, signed_roster
 from fedssca.errors import UserError
 from fedssca.run.schema import ProjectFile
@@ -44,9 +45,11 @@ def provision(project: ProjectFile, out: Path) -> dict[str, Path]:
     (out / "ca").mkdir()
     _secret(out / "ca" / "rootCA.key", authority.key)
     (out / "ca" / "rootCA.pem").write_bytes(authority.certificate)
-    for folder in (*roles, "ca"):
-        (out / folder).chmod(0o700)
-    return {party: out / party for party in (*roles, "ca")}
+    kits = {party: out / party for party in (*roles, "ca")}
+    for folder in kits.values():
+        folder.chmod(0o700)
+    write_instructions(project, kits, "Flower", "flower", "party.key")
+    return kits
 
 
 def _node_key(startup: Path) -> str:

@@ -8,14 +8,12 @@ sites execute.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nvflare.apis.fl_constant import FLContextKey
-from nvflare.apis.job_launcher_spec import JobReturnCode
-from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
-from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 from nvflare.collab import collab
 
 from fedssca.deploy.engine import JobOrder, PeerUnreachable
@@ -33,7 +31,10 @@ from fedssca.errors import UserError
 from fedssca.rounds.codec import InvalidMessage, decode
 from fedssca.system import end_with_parent
 
-__all__ = ["JobLauncher", "JobServer", "JobSite"]
+__all__ = ["JobServer", "JobSite"]
+
+TENSORS = "nvflare.app_opt.pt.decomposers"
+"""The module with which the engine sends tensors of PyTorch."""
 
 
 class JobServer:
@@ -67,6 +68,9 @@ class JobSite:
     """A site's object of a job."""
 
     def __init__(self) -> None:
+        # The engine would load PyTorch, if it is installed, to send tensors: 180 MB for each site.
+        # A name that stands for no module cannot be imported. Jobs of ours send bytes only.
+        sys.modules.setdefault(TENSORS, None)  # type: ignore[arg-type]
         self._party: Party | None = None
         self._refusal: UserError | None = None
 
@@ -138,23 +142,3 @@ def _post(envelopes: Mapping[str, bytes], timeout: float) -> None:
     for peer, results in waiting.items():
         if not [done for _, done in results if done is True]:
             raise PeerUnreachable(peer, str(results.failures.get(peer)))
-
-
-class JobLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
-    """Starts a job's process at a site.
-
-    If that process is killed, the site is away; the engine alone would end the whole job.
-    """
-
-    def launch_job(self, job_meta: dict[str, Any], fl_ctx: Any) -> Any:
-        """Start the process as the engine does, but report its end differently."""
-        return _JobProcess(process_adapter=super().launch_job(job_meta, fl_ctx).adapter)
-
-
-class _JobProcess(ProcessHandle):  # type: ignore[misc]
-    def poll(self) -> Any:
-        """The return code; UNKNOWN for a killed process, so that the server finds out itself."""
-        code = self.adapter.poll()
-        if code is not None and (code < 0 or code > 128):
-            return JobReturnCode.UNKNOWN
-        return super().poll()

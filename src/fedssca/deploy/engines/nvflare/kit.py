@@ -31,6 +31,9 @@ __all__ = [
 CLASSES = "fedssca.deploy.engines.nvflare.job."
 """The module of the classes that a job may name."""
 
+LAUNCHER = "fedssca.deploy.engines.nvflare.launcher.JobLauncher"
+"""The class with which a site starts the processes of jobs; no job may name it."""
+
 TOPIC = "fedssca"
 """The name of the submitting side's commands to a job."""
 
@@ -155,7 +158,7 @@ class NvflareKit:
             if part["id"] == "job_manager":
                 part["args"]["uri_root"] = str(self.path / "jobs")
             if part["id"] == "process_launcher" and self.kind == "site":
-                part["path"] = f"{CLASSES}JobLauncher"
+                part["path"] = LAUNCHER
         if self.kind == "server":
             store = resources["snapshot_persistor"]["args"]["storage"]["args"]
             store["root_dir"] = str(self.path / "snapshots")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedssca.deploy.engines.nvflare.kit import SITES
+from fedssca.deploy.instructions import write_instructions
 from fedssca.deploy.roster import SITE, signed_roster
 from fedssca.errors import UserError
 from fedssca.run.schema import ProjectFile
@@ -47,9 +48,13 @@ def provision(project: ProjectFile, out: Path) -> dict[str, Path]:
     listed = _roster(project, out)
     for party in parties:
         (out / party / SITES).write_text(listed)
-    for folder in (*parties, "ca"):
-        (out / folder).chmod(0o700)
-    return {party: out / party for party in (*parties, "ca")}
+    kits = {party: out / party for party in (*parties, "ca")}
+    for folder in kits.values():
+        for general in folder.rglob("readme.txt"):  # those of NVFlare say to run start.sh
+            general.unlink()
+        folder.chmod(0o700)
+    write_instructions(project, kits, "NVFlare", "deploy", "client.key")
+    return kits
 
 
 def _roster(project: ProjectFile, out: Path) -> str:

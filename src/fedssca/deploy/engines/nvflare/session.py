@@ -20,6 +20,9 @@ __all__ = ["NvflareSession", "open_session", "write_job"]
 PAUSE = 0.5
 """The seconds between two attempts to connect."""
 
+JOB_CLASSES = {"server": f"{CLASSES}JobServer", "site": f"{CLASSES}JobSite"}
+"""The classes of the server's and of a site's object that a job names."""
+
 
 def open_session(kit: Kit) -> closing[NvflareSession]:
     """Connect to the server with the submitter's kit; the session is closed at the end."""
@@ -124,7 +127,7 @@ def write_job(folder: Path, order: JobOrder) -> None:
         "components": [
             {
                 "id": "_server",
-                "path": f"{CLASSES}JobServer",
+                "path": JOB_CLASSES["server"],
                 "args": order._asdict(),
             }
         ],
@@ -140,7 +143,7 @@ def write_job(folder: Path, order: JobOrder) -> None:
                 },
             }
         ],
-        "components": [{"id": "_client", "path": f"{CLASSES}JobSite", "args": {}}],
+        "components": [{"id": "_client", "path": JOB_CLASSES["site"], "args": {}}],
     }
     meta = {
         "name": "fedssca",

@@ -1,5 +1,5 @@
-// Addresses of the views: #/ is the list, #/run/NAME one run, #/compare/NAME/NAME... several runs,
-// #/new the form, and #/new/NAME the form with the settings of a run.
+// Addresses of the views: #/ is the list, #/run/NAME one run, #/sites/NAME its sites,
+// #/compare/NAME/NAME... several runs, #/methods all methods on all problems, #/new the form, and #/new/NAME the form with the settings of a run.
 
 /** The address of a view. */
 export function addressOf(view, names = []) {

@@ -6,11 +6,16 @@ import { parseAddress } from "./address.js";
 import { takeToken } from "./api.js";
 import { formView } from "./form.js";
 import { listView } from "./list.js";
+import { methodsView } from "./methods.js";
 import { runsView } from "./run.js";
 
 startTheme(pageData().palette);
 const stage = el("div", { id: "stage" });
-const links = { list: el("a", { href: "#/" }, "Runs"), new: el("a", { href: "#/new" }, "New run") };
+const links = {
+  list: el("a", { href: "#/" }, "Runs"),
+  methods: el("a", { href: "#/methods" }, "Methods"),
+  new: el("a", { href: "#/new" }, "New run"),
+};
 let current = null;
 
 document
@@ -40,10 +45,12 @@ function show() {
   }
   const [view, ...names] = parseAddress(location.hash);
   if ((view === "run" || view === "compare") && names.length) current = runsView(names);
+  else if (view === "sites" && names.length) current = runsView(names.slice(0, 1), "sites");
+  else if (view === "methods") current = methodsView();
   else if (view === "new") current = formView(names[0]);
   else current = listView();
   stage.replaceChildren(current.node);
   for (const link of Object.values(links)) link.removeAttribute("aria-current");
-  links[view === "new" ? "new" : "list"].setAttribute("aria-current", "page");
+  (links[view] ?? links.list).setAttribute("aria-current", "page");
   scrollTo(0, 0);
 }

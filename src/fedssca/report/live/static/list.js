@@ -3,7 +3,7 @@
 import { el } from "../../static/dom.js";
 import { STATUSES, statusMark } from "../../static/limits.js";
 import { show } from "../../static/numbers.js";
-import { badge, STATES } from "../../static/state.js";
+import { badge, onlyOn, STATES } from "../../static/state.js";
 import { addressOf, openView } from "./address.js";
 import { attempt, reportButton, request } from "./api.js";
 
@@ -133,11 +133,7 @@ function contentOf(run, box) {
     run.rounds > 0 && Number.isFinite(run.round) ? Math.min(1, run.round / run.rounds) : 0;
   const progress = { max: 1, value: share, "aria-label": `${Math.round(100 * share)}% done` };
   const figures = [
-    run.round === null
-      ? run.error
-        ? null
-        : "no rows yet"
-      : `round ${show(run.round, "count")} of ${show(run.rounds, "count")}`,
+    run.round === null ? (run.error ? null : "no rows yet") : roundsWords(run),
     run.train_cost === null ? null : `training cost ${show(run.train_cost)}`,
     run.test_accuracy === null ? null : `test accuracy ${show(run.test_accuracy, "percent")}`,
     run.test_label_accuracy === null
@@ -157,12 +153,18 @@ function contentOf(run, box) {
   ].filter(Boolean);
 }
 
+function roundsWords({ round, rounds, state }) {
+  if (state === "complete") return `${show(round + 1, "count")} rounds`;
+  return `round ${show(round, "count")} of ${show(rounds, "count")}`;
+}
+
 /** How many limits are kept on training rows, given as [kept, all]; null without limits. */
 function limitsKept(kept, status) {
   if (!kept) return null;
   const known = status || (kept[0] === kept[1] ? "unchecked" : "broken");
-  const mark = statusMark(known, `${kept[0]} of ${kept[1]} limits`);
+  const mark = statusMark(known, `${kept[0]} of ${kept[1]} limits${onlyOn(known)}`);
   mark.setAttribute("class", `${STATUSES[known]?.kind} whole`);
+  mark.append(el("span", { class: "hidden" }, `: ${STATUSES[known]?.words ?? ""}`));
   return [" · ", mark];
 }
 

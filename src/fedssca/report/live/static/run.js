@@ -4,16 +4,23 @@ import { comparisonOf } from "../../static/comparison.js";
 import { curvesOf } from "../../static/curves.js";
 import { detailsOf, foldedRun } from "../../static/details.js";
 import { el } from "../../static/dom.js";
+import { summaryOf } from "../../static/limits.js";
 import { show } from "../../static/numbers.js";
-import { badge, verdict } from "../../static/state.js";
+import { hasSites, sitesSection } from "../../static/sites.js";
+import { badge, onlyOn, verdict } from "../../static/state.js";
 import { runsTable } from "../../static/tables.js";
 import { addressOf, openView } from "./address.js";
 import { attempt, follow, notify, reportButton, request } from "./api.js";
 
-/** The view of some runs: {node, close()}. */
-export function runsView(names) {
+const NO_SITES =
+  "Nothing is known of single clients yet: their results come with the end of the run, and answers of sites with the rounds of a deployment.";
+
+/** The view of some runs: {node, close()}. With `part` = "sites" that of the sites of one run. */
+export function runsView(names, part = "run") {
   const runs = [];
   const single = names.length === 1;
+  const ofSites = single && part === "sites";
+  const tabs = single ? tabsOf(names[0], part) : null;
   const title = el("h1", {}, single ? names[0] : `${names.length} runs compared`);
   const head = headOf();
   const body = el("div", {});
@@ -28,6 +35,7 @@ export function runsView(names) {
     ),
     head.progress,
     head.trouble,
+    ...(tabs ? [tabs.node] : []),
     body,
   );
   let curves = null;
@@ -50,7 +58,9 @@ export function runsView(names) {
       changed = true;
       added = added || at < 0;
     } else if (at >= 0) {
-      addRows(runs[at].series, data.series);
+      if (kind === "rows") addRows(runs[at].series, data.series);
+      else Object.assign(runs[at], data);
+      if (ofSites) changed = true;
     }
     if (scheduled) return;
     scheduled = true;
@@ -60,6 +70,11 @@ export function runsView(names) {
     });
   }
   function rebuild() {
+    if (ofSites) {
+      const shown = sitesSection(runs[0]) ?? el("p", { class: "card nothing" }, NO_SITES);
+      keepPlace(body, () => body.replaceChildren(shown));
+      return;
+    }
     if (added || !curves) {
       curves = curvesOf(runs);
       table = runsTable(runs, {
@@ -86,11 +101,45 @@ export function runsView(names) {
     if (!single) head.actions.replaceChildren(reportButton(() => names));
     else if (runs[0]) {
       head.update(runs[0]);
+      tabs.update(runs[0]);
       body.hidden = runs[0].state === "failed";
     }
   }
   const stream = follow(names, onEvent, (message) => notify(message, true));
   return { node, close: () => stream.stop() };
+}
+
+/** The links between the views of a run: {node, update(run)}. */
+function tabsOf(name, part) {
+  const link = (view, words) =>
+    el(
+      "a",
+      { href: addressOf(view, [name]), "aria-current": view === part ? "page" : null },
+      words,
+    );
+  const sites = link("sites", "Clients and sites");
+  const node = el(
+    "nav",
+    { class: "tabs", "aria-label": "Views of this run" },
+    link("run", "Curves and limits"),
+    sites,
+  );
+  node.hidden = part === "run";
+  return {
+    node,
+    update(run) {
+      node.hidden = part === "run" && !hasSites(run);
+    },
+  };
+}
+
+/** Change the content of a node, and leave the focus on the region in which it was. */
+function keepPlace(node, change) {
+  const label = node.contains(document.activeElement)
+    ? document.activeElement.getAttribute("aria-label")
+    : null;
+  change();
+  if (label) node.querySelector(`[aria-label="${CSS.escape(label)}"]`)?.focus();
 }
 
 /** State, progress, failure and buttons of one run: {status, actions, progress, trouble, update(run)}. */
@@ -105,7 +154,7 @@ function headOf() {
     const rounds = mostRounds(run.settings) - 1;
     status.replaceChildren(
       badge(run.state),
-      verdict(run),
+      ...(run.state === "failed" ? [] : [verdict(run), ...heldOutWords(run)]),
       el("span", { class: "note" }, roundsDone(run, round, rounds)),
     );
     progress.hidden = !["running", "stopping", "starting"].includes(run.state);
@@ -121,6 +170,12 @@ function headOf() {
     if (labels(wanted) !== labels([...actions.children])) actions.replaceChildren(...wanted);
   }
   return { status, actions, progress, trouble, update };
+}
+
+/** What the mark of the limits means if held-out rows break some of them. */
+function heldOutWords({ result }) {
+  const words = onlyOn(summaryOf(result).status).trim();
+  return words ? [el("span", { class: "warn" }, words)] : [];
 }
 
 /** The number of rounds of a run, or the largest one if it ends by itself. */
