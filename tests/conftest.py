@@ -28,7 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is in a job that a script starts in the background. Tests that send Ctrl-C need it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-MUCH_MEMORY = 1.5e9
+MUCH_MEMORY = 4e9
 """Bytes in the memory of one worker at which it forgets its compiled programs."""
 
 P, J, L = 7, 5, 3  # inputs, hidden units, classes: d = J (P + L) = 50
