@@ -186,17 +186,18 @@ class Problem:
         """F_0..F_M from the K sampled means and |w|^2 (limits already subtracted).
 
         An epigraph variable counts as if it had its best value, which is the largest of the F_m.
+        Values of a model that diverged are infinite or not a number, without a warning.
         """
-        kind = means.dtype
         combine, known, limits = (
-            np.asarray(numbers, kind)
+            np.asarray(numbers, means.dtype)
             for numbers in (self.combine, self.known, np.concatenate([[0.0], self.limits]))
         )
-        values = np.asarray(jnp.matmul(combine, means)) + known * kind.type(norm_sq) - limits
-        if not self.worst:
-            return values
-        rows = np.array(self.worst)
-        above = values[rows].max()
-        values[0] += above
-        values[rows] -= above
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = means.dtype.type(norm_sq)
+            values = np.asarray(jnp.matmul(combine, means)) + known * size - limits
+            if self.worst:
+                rows = np.array(self.worst)
+                above = values[rows].max()
+                values[0] += above
+                values[rows] -= above
         return values

@@ -33,7 +33,7 @@ MOST = 20_000
 PROBLEM = ("data.", "model.", "problem.")
 METHOD_KEYS = ("problem.penalty",)
 """Keys of the problem's section that are settings of methods."""
-LIMIT_KEYS = ("problem.constraint", "problem.confidence", "problem.certify", "problem.uncertified")
+LIMIT_KEYS = ("problem.constraint", "problem.confidence")
 OBJECTIVES = {"norm": "smallest network", "loss": "least loss"}
 AT_LEAST = ("recall", "precision")
 

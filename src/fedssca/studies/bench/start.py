@@ -15,13 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fedssca
 from fedssca.errors import UserError
 from fedssca.studies.bench.child import last_line, run_child
 from fedssca.studies.bench.timing import Timing, summary
 
 __all__ = ["measure_start"]
 
+PACKAGE = Path(__file__).parents[2]
 PATIENCE = 600.0
 CHILDREN = {
     "import jax": ["-c", "import jax"],
@@ -37,7 +37,7 @@ def measure_start(turns: int, tick: Callable[[str], None]) -> dict[str, Any]:
     the very first run, when nothing is compiled. The bytecode of Python is there in all runs, as
     after an installation with pip.
     """
-    compileall.compile_dir(Path(fedssca.__file__).parent, quiet=2)
+    compileall.compile_dir(PACKAGE, quiet=2)
     with tempfile.TemporaryDirectory(prefix="fedssca-bench-") as folder:
         cold = {}
         for name in ("first row", "second row"):

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from fedssca.studies.reproduce.pages import Origin, origin_line, put
-from fedssca.studies.reproduce.tuned.limits import LimitEntry, LimitOutcome
+from fedssca.studies.reproduce.tuned.limits import OURS, LimitEntry, LimitOutcome
 
 __all__ = ["limit_page", "outcomes_in", "write_limit_comparison"]
 
 Row = dict[str, Any]
 HEAD = ("B", "method", "kept", "F", "\\|w\\|² of the kept", "test accuracy", "trials", "settings")
-COLOURS = {"exact": "#0072B2", "steered": "#CC79A7"}
+COLOURS = dict(zip(OURS, ("#0072B2", "#CC79A7"), strict=True))
 RIVAL = "#D55E00"
 
 
