@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,6 +10,7 @@ from fedssca.data.split import Columns, Rows
 from fedssca.errors import UserError
 from fedssca.methods.schedule import power
 from fedssca.methods.sgd import sgd
+from fedssca.problem.custom import custom_problem
 from fedssca.problem.models import classifier, mlp
 from fedssca.problem.tasks import CLASSIFICATION, Task, multilabel, regression
 from fedssca.rounds.check import check_fit
@@ -97,3 +99,16 @@ def test_another_number_of_parties(columns) -> None:
 def test_runtimes_check_before_they_start(columns, runtime) -> None:
     with pytest.raises(UserError, match="client 0's 5 rows"):
         runtime(PLAIN, Rows(columns, (5, 55)), method(10), seed=0)
+
+
+def test_terms_that_mix_rows(columns) -> None:
+    def posed(center):
+        def terms(w, batch):
+            return jnp.square((batch["x"] - center(batch["x"])) @ w)[None]
+
+        problem = custom_problem(terms, np.ones(7))
+        return problem, Rows(columns, (60,)), sgd(problem, batch=10, rate=power(0.1))
+
+    check_fit(*posed(lambda x: 1.0))
+    with pytest.raises(UserError, match="one value for each row"):
+        check_fit(*posed(lambda x: x.mean(0)))

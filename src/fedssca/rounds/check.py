@@ -10,7 +10,8 @@ from fedssca.data.stream import Streams
 from fedssca.errors import BatchTooLarge, UserError
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.participation import cohort_of
-from fedssca.problem.problem import Problem
+from fedssca.problem.functions import NEAR
+from fedssca.problem.problem import Batch, Problem
 from fedssca.problem.programs import once_per_problem
 from fedssca.rounds.rounding import FULL
 from fedssca.rounds.shapes import batch_shape
@@ -37,6 +38,7 @@ def check_fit(problem: Problem, clients: Rows | Columns | Streams, algorithm: Al
         _check_proof(problem, clients)
         return
     _check_labels(problem, clients)
+    _check_terms(problem, clients)
     if isinstance(clients, Rows):
         least = min(clients.sizes)
         if batch > least:
@@ -110,6 +112,30 @@ def _check_labels(problem: Problem, clients: Rows | Columns) -> None:
             f"the model has {scores} scores per row, so that y is at most "
             f"{problem.kinds(scores) - 1}, but the data have y = {most}: build the model with one "
             "score for each class or label"
+        )
+
+
+def _check_terms(problem: Problem, clients: Rows | Columns) -> None:
+    """The terms of a row depend on this row only, in functions of (params, batch) of the user.
+
+    Batches of every size and of every client are added up, which is right for such terms alone.
+    Those of `scores` have been checked where the problem was made.
+    """
+    tried = "terms of a row"
+    if problem.scores is not None or tried in problem.programs or clients.total < 3:
+        return
+    problem.programs[tried] = True
+    table: Batch = {name: np.asarray(column[:3]) for name, column in clients.columns.items()}
+    table |= {"client": np.zeros(3, np.int32), "weight": np.full(3, 1 / 3, np.float32)}
+    terms = jax.jit(problem.terms)
+    first, other = (
+        np.asarray(terms(problem.start, {name: c[[0, row]] for name, c in table.items()}))
+        for row in (1, 2)
+    )
+    if not np.allclose(first[:, 0], other[:, 0], **NEAR):
+        raise UserError(
+            "the terms of a row change if another row of the batch changes: return one value for "
+            "each row, shape (terms, rows), without means or sums over the batch"
         )
 
 
