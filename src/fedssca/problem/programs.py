@@ -26,6 +26,8 @@ __all__ = ["number", "once_per_problem", "row_bytes", "shared"]
 
 KEPT = 64
 """The number of shared programs that are kept for functions to come."""
+SMALL = 10_000
+"""Arrays with more entries are always arguments: compiled in, they would be copied many times."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,6 +72,8 @@ def shared(function: Callable[..., R]) -> Callable[..., R]:
 
 def _structural(held: Any) -> bool:
     """Whether an array says which numbers meet: the compiler leaves out products with 0 and 1."""
+    if held.size > SMALL:
+        return False
     if not jnp.issubdtype(held.dtype, jnp.floating):
         return True
     return bool(np.isin(np.asarray(held, float), (-1, 0, 1)).all())
