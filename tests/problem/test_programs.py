@@ -136,3 +136,15 @@ def test_keys_and_arrays_of_any_kind_may_be_held() -> None:
 
     x = jnp.ones(3)
     np.testing.assert_allclose(shared(disturbed)(x), disturbed(x), rtol=1e-6)
+
+
+def test_a_shared_program_may_be_part_of_others() -> None:
+    x, tripled = jnp.array([1.0, 2.0]), shared(lambda x: x * number(3.5) + jnp.array([0.25, 0.5]))
+    expected = [3.75, 7.5]
+    assert jax.eval_shape(tripled, x).shape == (2,)
+    np.testing.assert_allclose(jax.jit(tripled)(x), expected)
+    np.testing.assert_allclose(tripled(x), expected)
+    np.testing.assert_allclose(jax.vmap(tripled)(x[None])[0], expected)
+    with jax.enable_x64(True):
+        assert tripled(np.array([1.0, 2.0])).dtype == np.float64
+    assert tripled(x).dtype == np.float32

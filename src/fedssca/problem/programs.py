@@ -56,8 +56,9 @@ def shared(function: Callable[..., R]) -> Callable[..., R]:
 
     @cache
     def prepared(program: ClosedJaxpr) -> tuple[Callable[..., Any], list[Any]]:
-        run = _compiled(_Program(program))
-        return run, jax.device_put([held for held in program.consts if not _structural(held)])
+        held = [each for each in program.consts if not _structural(each)]
+        with jax.ensure_compile_time_eval():  # the first call may come from another program
+            return _compiled(_Program(program)), jax.device_put(held)
 
     @wraps(function)
     def call(*args: Any) -> R:
