@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy.optimize import minimize
 
 from fedssca.evaluate.certificate import BestPoints
@@ -126,3 +127,8 @@ def test_a_count_does_not_stop_them() -> None:
     assert points.best[1]["constraints"] == [0.0]
     assert points.best[1]["objective"] <= 1.05 * best.fun
     assert free.fun < 0.8 * best.fun
+
+
+def test_a_large_model_gets_there_with_fewer_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedssca.evaluate.finish.LARGE", 0)
+    test_limits_are_reached_along_flat_directions()

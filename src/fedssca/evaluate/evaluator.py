@@ -175,8 +175,11 @@ def evaluator_of(
     def gradients(w: Array) -> np.ndarray:
         if jacobian is None:
             raise TypeError("gradients over all rows are not computed in a run with noise")
-        slopes = problem.combine @ np.asarray(jacobian(w), float) / total()
-        return slopes + 2 * problem.known[:, None] * np.asarray(w, float)
+        slopes = problem.combine @ np.asarray(jacobian(w), float)
+        slopes /= total()
+        for m in np.flatnonzero(problem.known):  # one row at a time: models may be large
+            slopes[m] += 2 * problem.known[m] * np.asarray(w, float)
+        return slopes
 
     def over(other: Rows | Columns) -> Evaluator:
         raise TypeError("these rows are not in this process: build another evaluator")

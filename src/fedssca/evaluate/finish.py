@@ -41,8 +41,10 @@ from fedssca.problem.problem import Array
 __all__ = ["finish"]
 
 Row = dict[str, Any]
-PAIRS = 30
-"""The number of curvature pairs in H."""
+PAIRS, FEW = 30, 5
+"""The number of curvature pairs in H, and that of a large model."""
+LARGE = 1_000_000
+"""Models with more parameters are large: memory counts, and vectors have the precision of w."""
 TRIALS = 8
 """Points that are tried before a step is given up."""
 FIRST, LONGEST = 0.02, 0.1
@@ -59,13 +61,14 @@ DONE, PATIENCE = 1e-5, 3
 class InverseHessian:
     """The product of the inverse of H with vectors, from pairs (step, change of the gradient)."""
 
-    def __init__(self, scale: float) -> None:
-        self._scale, self._pairs = scale, []  # type: float, list[tuple[np.ndarray, np.ndarray]]
+    def __init__(self, scale: float, pairs: int) -> None:
+        self._scale, self._most = scale, pairs
+        self._pairs: list[tuple[np.ndarray, np.ndarray]] = []
 
     def see(self, s: np.ndarray, y: np.ndarray) -> None:
         """Take a pair; one along which the curvature is not positive is left out."""
         if s @ y > 1e-8 * np.linalg.norm(s) * np.linalg.norm(y):
-            self._pairs = [*self._pairs[1 - PAIRS :], (s, y)]
+            self._pairs = [*self._pairs[1 - self._most :], (s, y)]
             self._scale = float(s @ y / (y @ y))
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -109,7 +112,8 @@ def finish(
     While a limit is still broken, there are up to twice as many. `rates` are the indices of the
     constraints that are rates.
     """
-    passes = 0
+    passes, large = 0, last.size > LARGE
+    kind = last.dtype if large else np.dtype(float)
 
     def visit(w: np.ndarray, promised: np.ndarray) -> Place | None:
         nonlocal passes
@@ -124,17 +128,18 @@ def finish(
     def slopes(w: np.ndarray) -> np.ndarray:
         nonlocal passes
         passes += 1
-        return np.asarray(evaluator.gradients(jnp.asarray(np.asarray(w, last.dtype))), float)
+        return np.asarray(evaluator.gradients(jnp.asarray(np.asarray(w, last.dtype))), kind)
 
     values = np.array(row["constraints"], float)
     counts = np.zeros(len(values), bool)
     counts[list(rates)] = True
-    now = Place(np.asarray(last, float), float(row["objective"]), values, values)
+    now = Place(np.asarray(last, kind), float(row["objective"]), values, values)
     g, length = slopes(now.w), float(np.linalg.norm(now.w)) or 1.0
     if not np.isfinite(g).all() or not g.any():
         return Finished(passes)
     sizes = np.linalg.norm(g, axis=1)
-    inverse = InverseHessian(FIRST * length / (sizes[0] + sizes[1:].max(initial=0.0)))
+    first = FIRST * length / float(sizes[0] + sizes[1:].max(initial=0.0))
+    inverse = InverseHessian(first, FEW if large else PAIRS)
     cap = CAP * (sizes[0] or sizes.max()) / np.maximum(sizes[1:], 1e-30)
     cap[counts] = np.inf
     sigma, margin = np.zeros(len(now.f)), np.zeros(len(now.f))
@@ -144,8 +149,9 @@ def finish(
         if done >= steps and (now.true <= 0).all():
             break
         solved = np.stack([inverse(each) for each in g])
-        v = quadratic_multipliers(now.f + margin, g, solved, cap)
-        d = -(solved[0] + v @ solved[1:])
+        target = now.f + margin - solved[0] @ g[1:].T
+        v = quadratic_multipliers(target, g[1:] @ solved[1:].T, cap)
+        d = -(solved[0] + v.astype(kind) @ solved[1:])
         if not np.isfinite(d).all():
             break
         sigma = np.maximum(1.5 * v, 0.5 * sigma)
@@ -173,7 +179,8 @@ def finish(
         found, ahead = [float(price) for price in v], slopes(new.w)
         if not np.isfinite(ahead).all():
             break
-        inverse.see(new.w - now.w, ahead[0] - g[0] + v @ (ahead[1:] - g[1:]))
+        bent = v.astype(kind) @ (ahead[1:] - g[1:])
+        inverse.see(new.w - now.w, ahead[0] - g[0] + bent)
         reference = max(min(reference, abs(new.objective)), 1e-12)
         idle = idle + 1 if before - new.merit(sigma, margin) < DONE * reference else 0
         if counts.any():
@@ -207,23 +214,17 @@ def finish(
 
 def shortest(f: np.ndarray, g: np.ndarray, solved: np.ndarray) -> np.ndarray:
     """The step d, shortest in H, with F_m - grad F_m'd <= 0."""
-    still = np.zeros((1, g.shape[1]))
-    v = quadratic_multipliers(
-        f, np.concatenate([still, g[1:]]), np.concatenate([still, solved[1:]])
-    )
-    return np.asarray(v @ solved[1:])
+    v = quadratic_multipliers(f, g[1:] @ solved[1:].T)
+    return np.asarray(v.astype(g.dtype) @ solved[1:])
 
 
 def quadratic_multipliers(
-    f: np.ndarray, g: np.ndarray, solved: np.ndarray, cap: np.ndarray | None = None
+    target: np.ndarray, gram: np.ndarray, cap: np.ndarray | None = None
 ) -> np.ndarray:
-    """v that maximises v'(F - g_0'H^-1 g_m) - v'G v / 2, G_ml = g_m'H^-1 g_l, 0 <= v <= cap.
-
-    `solved` are the products of H^-1 with the gradients g_0..g_M. Without a cap v has no bound.
-    """
-    if not len(f):
+    """v that maximises v'target - v'G v / 2, 0 <= v <= cap. Without a cap v has no bound."""
+    if not len(target):
         return np.zeros(0)
-    gram, target = g[1:] @ solved[1:].T, f - solved[0] @ g[1:].T
+    gram, target = np.asarray(gram, float), np.asarray(target, float)
     size = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     unit = gram / size[:, None] / size + 1e-8 * np.eye(len(size))
     root = np.linalg.cholesky((unit + unit.T) / 2)

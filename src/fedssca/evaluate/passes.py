@@ -7,7 +7,7 @@ holders: in a simulation, at sites with rows, for parties with columns, and unde
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -17,7 +17,7 @@ import numpy as np
 from fedssca.data.memory import on_device, summed
 from fedssca.data.split import Columns, Rows
 from fedssca.problem.problem import Array, Batch, Problem, Rate
-from fedssca.problem.programs import once_per_problem, row_bytes
+from fedssca.problem.programs import once_per_problem, row_bytes, shared
 
 __all__ = [
     "CHUNK",
@@ -66,7 +66,7 @@ def full_passes(problem: Problem) -> Passes:
     def size(rows: Batch) -> int:
         return max(1, min(CHUNK, ROOM // max(row_bytes(problem, rows), 1)))
 
-    @jax.jit
+    @shared
     def sums(w: Array, rows: Batch) -> tuple[Array, Pairs]:
         return over_chunks(rows, lambda chunk: part(w, chunk), size(rows))
 
@@ -74,7 +74,7 @@ def full_passes(problem: Problem) -> Passes:
         weight = chunk["weight"].astype(w.dtype)
         return problem.terms(w, chunk) @ weight, added(problem.measure(w, chunk), weight)
 
-    @jax.jit
+    @shared
     def jacobian(w: Array, rows: Batch) -> Array:
         if problem.of_scores is not None and problem.combine.shape[1] > MANY:
             return alike_together(problem, w, rows, size(rows))
@@ -84,14 +84,17 @@ def full_passes(problem: Problem) -> Passes:
 
         return over_chunks(rows, slopes, size(rows))
 
-    @partial(jax.jit, static_argnums=2)
-    def tally(w: Array, rows: Batch, clients: int) -> Sums:
-        def part(chunk: Batch) -> Sums:
-            return tallied(problem, problem.measure(w, chunk), chunk, clients)
+    @cache
+    def tally(clients: int) -> Callable[[Array, Batch], Sums]:
+        def counted(w: Array, rows: Batch) -> Sums:
+            def part(chunk: Batch) -> Sums:
+                return tallied(problem, problem.measure(w, chunk), chunk, clients)
 
-        return over_chunks(rows, part, size(rows))
+            return over_chunks(rows, part, size(rows))
 
-    return Passes(sums, jacobian, tally)
+        return shared(counted)
+
+    return Passes(sums, jacobian, lambda w, rows, clients: tally(clients)(w, rows))
 
 
 def alike_together(problem: Problem, w: Array, rows: Batch, size: int) -> Array:

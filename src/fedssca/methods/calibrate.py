@@ -12,7 +12,7 @@ the point of the first one, and is subtracted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -140,14 +140,16 @@ def calibrate(
     curvature, snr = np.asarray(found.curvature, float), float(found.snr)
     if not np.isfinite(curvature).all() or not np.isfinite(snr):
         raise UserError("gradients at the start are not finite: check the data and their scale")
-    slopes = np.asarray(found.base, float) + 2 * problem.known[:, None] * np.asarray(state.w)
-    first = _opening(problem, np.linalg.norm(slopes, axis=1), found.values)
+    base, w = np.asarray(found.base), np.asarray(state.w)
+    sampled = _lengths(np.asarray(row, float) for row in base)
+    lengths = _lengths(row + 2 * known * w for row, known in zip(base, problem.known, strict=True))
+    first = _opening(problem, lengths, found.values)
     span = _span(found, problem.start)
     grown = curvature * problem.growth
-    found_steps = step_sizes(grown, snr, horizon, rho, gamma, span, _lengths(found), problem.steady)
+    found_steps = step_sizes(grown, snr, horizon, rho, gamma, span, sampled, problem.steady)
     return found_steps._replace(
         opening=tuple(float(f"{nu:.3g}") for nu in first),
-        balance=_balance(np.linalg.norm(slopes, axis=1)),
+        balance=_balance(lengths),
     )
 
 
@@ -256,9 +258,9 @@ def _span(found: Probe, w: Array) -> float:
     return float((bend[known] / slope[known]).max()) * length if length and known.any() else np.inf
 
 
-def _lengths(found: Probe) -> np.ndarray:
-    """|gradient| of the sampled parts of F_0..F_M at w(1)."""
-    return np.linalg.norm(np.asarray(found.base, float), axis=1)
+def _lengths(rows: Iterable[np.ndarray]) -> np.ndarray:
+    """The lengths of vectors, of which only one is in memory at a time: models may be large."""
+    return np.array([np.linalg.norm(row) for row in rows])
 
 
 def _blend(rows: Array, measure: Array) -> Array:

@@ -50,6 +50,7 @@ from fedssca.methods.multipliers import opposites
 from fedssca.methods.schedule import Schedule, warn_broken
 from fedssca.methods.surrogate import mixed_gradient, per_term
 from fedssca.problem.problem import Array, Batch, Problem, Terms
+from fedssca.problem.programs import number
 from fedssca.problem.starts import first_array, zeros
 
 __all__ = ["CorrectedMemory", "corrected_ssca"]
@@ -160,7 +161,8 @@ def corrected_ssca(
         length = jnp.maximum(jnp.linalg.norm(mix * m.scale), TINY)
         x = mix * m.scale / length
         gain = m.spread @ x / (x @ m.spread @ x + 1)
-        spread = m.spread - jnp.outer(gain, x @ m.spread) + drift * jnp.eye(kinds, dtype=x.dtype)
+        grown = number(drift, x.dtype) * jnp.eye(kinds, dtype=x.dtype)
+        spread = m.spread - jnp.outer(gain, x @ m.spread) + grown
         error, gain = jnp.where(usable, (fresh - mix @ m.slopes) / length, 0), gain * m.scale
         slopes = m.slopes + gain[:, None] * error
         change = jnp.outer(gain, slopes @ error - gain * (error @ error) / 2)
@@ -180,7 +182,9 @@ def corrected_ssca(
 
     def observe(m: CorrectedMemory, f: Array, t: Array, step: Array) -> CorrectedMemory:
         e = jnp.where(t == 1, 0, f - m.level - m.forecast)
-        quick = jnp.maximum(jnp.maximum(2 * OBSERVER * step, 10 / rounds), 1 / t)
+        quick = jnp.maximum(
+            jnp.maximum(2 * OBSERVER * step, number(10 / rounds, step.dtype)), 1 / t
+        )
         slow, rate = OBSERVER**2 * step / fade(step), jnp.maximum(0.03, 1 / t)
         return m._replace(
             level=jnp.where(t == 1, f, m.level + m.forecast + quick * e),
@@ -189,7 +193,7 @@ def corrected_ssca(
         )
 
     def fade(step: Array) -> Array:
-        return jnp.maximum(step / gamma.a, 0.01) ** FADE
+        return jnp.maximum(step / number(gamma.a, step.dtype), 0.01) ** FADE
 
     def update(state: State, total: Message) -> State:
         fresh, w, m = total.vectors["gradient"], state.w, state.memory
@@ -228,12 +232,12 @@ def corrected_ssca(
             cap = own / jnp.maximum(peak[1:], TINY)
             cap = CAP * jnp.minimum(cap, 1e3 / jnp.asarray(lengths[1:], w.dtype))
             reserve = jnp.minimum(RESERVE * jnp.sqrt(m.noise), jnp.asarray(room, w.dtype))
-            ahead = jnp.clip(step * (rounds - time) / 2, REMAIN, 1)
+            ahead = jnp.clip(step * (number(rounds, w.dtype) - time) / 2, REMAIN, 1)
             v = ascend(m.level / ahead + fade(step) * m.shortfall + reserve, gram, bends, cap, m.v)
         u = jnp.concatenate([jnp.ones(1, w.dtype), v])
         a, pull = u @ bends, gram @ u
         mix, convex = u @ jnp.asarray(combine, w.dtype), u @ jnp.asarray(known, w.dtype)
-        d = -(mix @ m.slopes + 2 * convex * w) / (2 * a)
+        d = -0.5 / a * (mix @ m.slopes + 2 * convex * w)
         far = jnp.linalg.norm(d)
         size = jnp.where((t == 1) & (m.size == 0), far, m.size)
         most = TRUST * jnp.maximum(jnp.linalg.norm(w), size)

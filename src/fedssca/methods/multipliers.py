@@ -21,6 +21,7 @@ import numpy as np
 from fedssca.errors import UserError
 from fedssca.methods.solver import Quadratic, Solution, lemma1, solve
 from fedssca.problem.problem import Array, Problem
+from fedssca.problem.programs import number
 
 __all__ = [
     "Dual",
@@ -127,7 +128,6 @@ def steer(
         raise UserError(f"rounds = {rounds}: at least 1 is needed")
     if not penalty > 0:
         raise UserError(f"penalty = {penalty}: it must be positive")
-    keep = min(memory / rounds, 0.5)
     limits = np.abs(problem.limits)
     opposite, paired = opposites(problem)
 
@@ -136,18 +136,19 @@ def steer(
         return MultiplierState(zero, zero, zero, zero)
 
     def step(course: MultiplierState, t: Array, f: Array) -> MultiplierState:
-        first, time = t == 1, t.astype(f.dtype)
+        first, time, end = t == 1, t.astype(f.dtype), number(rounds, f.dtype)
+        keep = number(min(memory / rounds, 0.5), f.dtype)
         level = jnp.where(first, f, keep * f + (1 - keep) * (course.level + course.trend))
         trend = jnp.where(first, 0, keep * (level - course.level) + (1 - keep) * course.trend)
         spread = jnp.where(first, 0, keep * jnp.square(f - level) + (1 - keep) * course.spread)
-        ahead = level + 0.85 * trend * time * jnp.log(rounds / time)
+        ahead = level + 0.85 * trend * time * jnp.log(end / time)
         reserve = 0.01 * limits + jnp.sqrt(keep * spread)
         scale = jnp.maximum(jnp.maximum(limits, jnp.sqrt(spread)), 1e-3)
         push = jnp.clip((ahead + reserve) / scale, -1, 1)
         old = course.log_multiplier
         outdone = paired & (push[opposite] > 0) & (old[opposite] > old)
         push = jnp.where(outdone, jnp.minimum(push, 0), push)
-        new = jnp.minimum(old + speed / rounds * push, np.log(penalty))
+        new = jnp.minimum(old + speed / end * push, number(np.log(penalty), f.dtype))
         return MultiplierState(new.astype(f.dtype), level, trend, spread)
 
     return MultiplierRule(init, step)
@@ -205,7 +206,7 @@ def at_multipliers(surrogates: Quadratic, nu: Array) -> Solution:
     """wbar = argmin Fbar_0 + sum_m nu_m Fbar_m for given nu, in closed form."""
     weights = jnp.concatenate([jnp.ones(1, nu.dtype), nu])
     linear = weights @ surrogates.linear
-    w = -linear / (2 * (weights @ surrogates.curvature))
+    w = -0.5 / (weights @ surrogates.curvature) * linear
     return Solution(w, jnp.maximum(surrogates(w)[1:], 0), nu, jnp.zeros((), w.dtype))
 
 

@@ -41,6 +41,7 @@ from fedssca.methods.algorithm import (
 from fedssca.methods.schedule import Schedule
 from fedssca.methods.surrogate import gradients
 from fedssca.problem.problem import Array, Batch, Problem, Terms
+from fedssca.problem.programs import number
 
 __all__ = ["augmented_lagrangian", "primal_dual", "quadratic_penalty", "switching"]
 
@@ -78,7 +79,7 @@ def quadratic_penalty(
     _positive("penalty", penalty)
 
     def weigh(now: DescentRound) -> tuple[Array, Array]:
-        nu = 2 * penalty * jnp.maximum(now.values, 0)
+        nu = number(2 * penalty, now.values.dtype) * jnp.maximum(now.values, 0)
         return _shares(nu), nu
 
     return _descent("quadratic_penalty", problem, batch, rate, momentum, weigh)
@@ -139,7 +140,7 @@ def switching(
 
     def weigh(now: DescentRound) -> tuple[Array, Array]:
         worst = jnp.argmax(now.values)
-        k = jnp.where(now.values[worst] <= tolerance, 0, worst + 1)
+        k = jnp.where(now.values[worst] <= number(tolerance, now.values.dtype), 0, worst + 1)
         length = jnp.maximum(jnp.linalg.norm(now.slopes[k]), np.finfo(now.given.dtype).tiny)
         a = jnp.zeros_like(now.given).at[k].set(1 / length)
         given = now.given + rate(now.t).astype(a.dtype) * a
@@ -154,7 +155,8 @@ def _ascent(dual_rate: Schedule, penalty: float) -> Weigh:
 
     def weigh(now: DescentRound) -> tuple[Array, Array]:
         nu, f, up = now.multipliers, now.values, dual_rate(now.t).astype(now.values.dtype)
-        return _shares(jnp.maximum(nu + penalty * f, 0)), jnp.maximum(nu + up * f, 0)
+        pushed = nu + number(penalty, f.dtype) * f
+        return _shares(jnp.maximum(pushed, 0)), jnp.maximum(nu + up * f, 0)
 
     return weigh
 
@@ -191,7 +193,7 @@ def _descent(
         slopes = combine @ total.vectors["gradient"] + 2 * known[:, None] * w
         values = problem.measured(total.scalars, w)
         a, multipliers = weigh(DescentRound(t, values, slopes, state.multipliers, given))
-        v, lr = momentum * v + a @ slopes, rate(t).astype(w.dtype)
+        v, lr = number(momentum, w.dtype) * v + a @ slopes, rate(t).astype(w.dtype)
         slack = jnp.maximum(values, 0)
         memory = DescentMemory(v, given + lr * a)
         return State(t, shortened(state, w - lr * v), memory, slack, multipliers, state.pace)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fedssca.errors import UserError
 from fedssca.problem.problem import Array
+from fedssca.problem.programs import number
 
 __all__ = ["Schedule", "broken_conditions", "power", "warn_broken"]
 
@@ -31,13 +32,14 @@ class Schedule(NamedTuple):
     def __call__(self, t: Array) -> Array:
         """The step size of round t."""
         time = jnp.asarray(t, float)
-        step = self.a / time**self.alpha
+        step = number(self.a) / time ** number(self.alpha)
         if self.warm:
             step = jnp.maximum(step, 1 / time)
         if self.rise:
-            step = step * jnp.minimum(time / self.rise, 1.0)
+            step = step * jnp.minimum(time / number(self.rise), 1.0)
         if self.cool:
-            step = step * jnp.clip((1 - time / self.horizon) / self.cool, 0.0, 1.0)
+            left = 1 - time / number(self.horizon)
+            step = step * jnp.clip(left / number(self.cool), 0.0, 1.0)
         return step
 
 

@@ -31,6 +31,7 @@ from fedssca.methods.algorithm import (
 )
 from fedssca.methods.schedule import Schedule
 from fedssca.problem.problem import Array, Batch, Problem, Terms
+from fedssca.problem.programs import number
 
 __all__ = ["sgd", "sgd_change"]
 
@@ -62,11 +63,12 @@ def sgd(
         raise UserError(f"mu = {mu}: it must not be negative")
     if steps < 1:
         raise UserError(f"local_steps = {steps}: it must be at least 1")
-    row, known = problem.combine[0], float(problem.known[0])
+    row = problem.combine[0]
 
     def reply(terms: Terms, request: Request, data: Batch) -> Message:
         share = data["weight"].sum().astype(request.w.dtype) / steps
         lr = rate(request.round).astype(request.w.dtype)
+        known, beta, pull = (number(v, lr.dtype) for v in (problem.known[0], momentum, mu))
 
         def loss(w: Array, local: Batch) -> Array:
             means = terms(w, local).astype(w.dtype) @ local["weight"].astype(w.dtype)
@@ -75,7 +77,7 @@ def sgd(
         def step(carry: tuple[Array, Array], local: Batch) -> tuple[tuple[Array, Array], None]:
             w, v = carry
             slope = jax.grad(loss)(w, local)
-            v = momentum * v + (slope + mu * (w - request.w) if mu else slope)
+            v = beta * v + (slope + pull * (w - request.w) if mu else slope)
             return (w - lr * v, v), None
 
         begin = (request.w, jnp.zeros_like(request.w))
@@ -114,15 +116,15 @@ def sgd_change(
 
     The centre is not 0 where the objective has a known term, which pulls in every step.
     """
-    known = float(problem.known[0])
 
     def change(request: Request) -> LocalChange:
         lr = rate(request.round).astype(request.w.dtype)
+        known, beta, pull = (number(v, lr.dtype) for v in (problem.known[0], momentum, mu))
         here, slope = jnp.eye(2, dtype=request.w.dtype)  # mixtures of (w, g)
 
         def again(_: Array, at: tuple[Array, Array]) -> tuple[Array, Array]:
             w, v = at
-            v = momentum * v + slope + 2 * known * w + mu * (w - here)
+            v = beta * v + slope + 2 * known * w + pull * (w - here)
             return w - lr * v, v
 
         (stays, unit), _ = jax.lax.fori_loop(0, steps, again, (here, jnp.zeros_like(here)))

@@ -63,7 +63,7 @@ def solve(objective: Quadratic, constraints: Quadratic, penalty: ArrayLike) -> S
     """Solve for any M >= 0; curvatures must be > 0 in the objective, >= 0 in the constraints."""
     if constraints.constant.size == 0:
         none = jnp.zeros(0, objective.linear.dtype)
-        w = -objective.linear / (2 * objective.curvature)
+        w = -0.5 / objective.curvature * objective.linear
         return Solution(w, none, none, jnp.zeros((), w.dtype))
     with jax.enable_x64(True):
         first, rest = _widen(objective), _widen(constraints)
@@ -126,7 +126,7 @@ def _compress(objective: Quadratic, constraints: Quadratic) -> tuple[Quadratic, 
 def _minimiser(objective: Quadratic, constraints: Quadratic, v: Array) -> tuple[Array, Array]:
     """The minimiser w(v) of the Lagrangian and its curvature a(v)."""
     a = objective.curvature + _matmul(v, constraints.curvature)
-    return -(objective.linear + _matmul(v, constraints.linear)) / (2 * a), a
+    return -0.5 / a * (objective.linear + _matmul(v, constraints.linear)), a
 
 
 def _gap(value: Array, v: Array, c: Array) -> Array:

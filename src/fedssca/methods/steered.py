@@ -87,7 +87,7 @@ def steered_ssca(
         bend = a @ jnp.asarray(taus * combine.any(axis=1), w.dtype)
         fresh = total.vectors["gradient"] - 2 * bend * w
         average = (1 - rho_t) * state.memory.average + rho_t * fresh
-        wbar = -average / (2 * (bend + a @ jnp.asarray(problem.known, w.dtype)))
+        wbar = -0.5 / (bend + a @ jnp.asarray(problem.known, w.dtype)) * average
         measured = problem.measured(total.scalars, w)
         return State(
             round=t,

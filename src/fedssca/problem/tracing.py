@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 import jax
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-__all__ = ["Step", "bind", "bytes_of", "called", "shape_of", "walk"]
+__all__ = ["Step", "as_key", "bind", "bytes_of", "called", "form", "shape_of", "walk"]
 
+DERIVATIVES = frozenset(["jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd"])
+"""Parameters of a step that say how it is differentiated."""
 CALLS = frozenset(["jit", "pjit", "closed_call", "core_call"])
 Step: TypeAlias = Callable[[JaxprEqn, list[Any]], list[Any]]
 """(a step of a program, its inputs) -> its outputs."""
@@ -69,3 +72,60 @@ def _inside(equation: JaxprEqn) -> list[ClosedJaxpr]:
         list(equation.params.values()), is_leaf=lambda leaf: isinstance(leaf, ClosedJaxpr)
     )
     return [leaf for leaf in found if isinstance(leaf, ClosedJaxpr)]
+
+
+def form(program: Jaxpr) -> Hashable:
+    """What a traced program computes: equal for programs that differ in names only.
+
+    How steps are differentiated does not count: that has been done. A function that a step calls
+    outside JAX is equal to itself only.
+    """
+    known: dict[Any, int] = {}
+
+    def made(variables: Sequence[Any]) -> tuple[Hashable, ...]:
+        return tuple((known.setdefault(each, len(known)), each.aval) for each in variables)
+
+    def read(atom: Any) -> Hashable:
+        if isinstance(atom, Literal):
+            return atom.aval, np.asarray(atom.val).tobytes()
+        return known[atom]
+
+    def step(equation: JaxprEqn) -> Hashable:
+        options = {k: v for k, v in equation.params.items() if k not in DERIVATIVES}
+        inputs = tuple(map(read, equation.invars))
+        return equation.primitive, as_key(options), inputs, made(equation.outvars)
+
+    given = made([*program.constvars, *program.invars])
+    return given, tuple(map(step, program.eqns)), tuple(map(read, program.outvars))
+
+
+class _Itself:
+    """A key of an object that has none."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self._value is other._value
+
+
+def as_key(value: Any) -> Hashable:
+    """A constant or a parameter of a step as a key: equal for objects of equal content."""
+    if isinstance(value, Jaxpr):
+        return form(value)
+    if isinstance(value, ClosedJaxpr):
+        return form(value.jaxpr), tuple(map(_Itself, value.consts))
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tobytes()
+    if isinstance(value, tuple | list):
+        return type(value), tuple(map(as_key, value))
+    if isinstance(value, dict):
+        return tuple((name, as_key(each)) for name, each in sorted(value.items()))
+    try:
+        hash(value)
+    except TypeError:
+        return _Itself(value)
+    return type(value), value

@@ -24,7 +24,7 @@ from fedssca.data.sampling import Drawn, Population, drawn_rows, places_for, wor
 from fedssca.data.split import Columns, Rows
 from fedssca.methods.algorithm import Algorithm, Message, Request, State
 from fedssca.problem.problem import Array, Batch, Problem
-from fedssca.problem.programs import row_bytes
+from fedssca.problem.programs import row_bytes, shared
 from fedssca.rounds.aggregate import Combine, plain_sum
 from fedssca.rounds.check import check_fit
 from fedssca.rounds.loop import one_round
@@ -72,7 +72,7 @@ class Fused:
                 lambda s: s.round < until, lambda s: one_round(algorithm, parties, s), state
             )
 
-        self._advance = jax.jit(advance)
+        self._advance = shared(advance)
 
     def twin(self, clients: Rows | Columns, seed: int) -> Fused:
         """The same program, compiled once, for another seed and clients of the same sizes."""

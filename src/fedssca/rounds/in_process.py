@@ -16,6 +16,7 @@ from fedssca.data.sampling import batch_indices
 from fedssca.data.split import Columns, Rows
 from fedssca.methods.algorithm import Algorithm, Request, State
 from fedssca.problem.problem import Problem
+from fedssca.problem.programs import shared
 from fedssca.rounds.aggregate import (
     Answerer,
     Arrays,
@@ -62,7 +63,7 @@ class Local:
         self.bytes_up: int = 0
         self.bytes_down: int = 0
         self.bytes_peer: int = 0
-        self._update = jax.jit(algorithm.update)
+        self._update = shared(algorithm.update)
         server, size = np.zeros(1, np.int32), np.array([clients.total])
         self._indices = jax.jit(lambda t: batch_indices(seed, t, server, size, algorithm.batch)[0])
         self._clients: list[Any]

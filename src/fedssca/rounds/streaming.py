@@ -19,6 +19,7 @@ from fedssca.data.stream import Streams
 from fedssca.methods.algorithm import Algorithm, State, Turnout
 from fedssca.methods.participation import cohort_of
 from fedssca.problem.problem import Array, Batch, Problem
+from fedssca.problem.programs import shared
 from fedssca.rounds.check import check_fit
 from fedssca.rounds.fused import Joined
 from fedssca.rounds.loop import one_round
@@ -76,7 +77,7 @@ class Streaming:
             return jax.lax.while_loop(lambda now: now.round < until, one, state)
 
         self._cohort = cohort is not None
-        self._advance = jax.jit(advance)
+        self._advance = shared(advance)
 
     def advance(self, state: State, until: int) -> State:
         """Rounds until `until` updates are done, or a source has ended."""

@@ -42,10 +42,9 @@ def train_together(
 ) -> Iterator[Result]:
     """Train all `configs`, equal but for run.seed; the results are those of single runs.
 
-    `threads` runs at a time (default: one a core). One program serves all only if all train on one
-    `dataset`; runs whose step sizes are found by calibration have numbers, and programs, of their
-    own. `on_row` hears every evaluated round: number of the run in `configs`, row. Results come in
-    order, as they are ready.
+    `threads` runs at a time (default: one a core). The programs are traced once only if all train
+    on one `dataset` with the same step sizes. `on_row` hears every evaluated round: number of the
+    run in `configs`, row. Results come in order, as they are ready.
     """
     _check_alike(configs)
     with _precision(configs[0]):

@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import jax
-
 from fedssca.deploy.server.column_rounds import ColumnRounds
 from fedssca.deploy.server.row_rounds import RowRounds
 from fedssca.deploy.server.sites import Sites
 from fedssca.methods.algorithm import Algorithm, State
+from fedssca.problem.programs import shared
 from fedssca.rounds.loop import one_round
 
 __all__ = ["DeployedRounds", "RecordRound"]
@@ -31,7 +30,7 @@ class DeployedRounds:
         record: RecordRound | None = None,
     ) -> None:
         self._sites, self._parties, self._record = sites, parties, record
-        self._algorithm = algorithm._replace(update=jax.jit(algorithm.update))
+        self._algorithm = algorithm._replace(update=shared(algorithm.update))
 
     def advance(self, state: State, until: int) -> State:
         """Run rounds until `until` updates are done."""

@@ -25,6 +25,7 @@ from fedssca.data.tables import Table
 from fedssca.errors import UserError, nearest
 from fedssca.evaluate.passes import CHUNK
 from fedssca.problem.networks import Network
+from fedssca.problem.programs import shared
 from fedssca.problem.tasks import Task
 from fedssca.run.build import Job, network_of, task_of
 from fedssca.run.config import Config, parse, render
@@ -178,7 +179,7 @@ class TrainedModel:
         with self.own_precision():
             model = self.network.model()
             params = ravel_pytree(model.init(0))[1](jnp.asarray(self.w))
-            score = jax.jit(lambda rows: model.apply(params, rows))
+            score = shared(lambda rows: model.apply(params, rows))
             parts = [score(x[begin : begin + CHUNK]) for begin in range(0, len(x), CHUNK)]
             return np.concatenate([np.asarray(part) for part in parts])
 
