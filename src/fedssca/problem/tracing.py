@@ -13,6 +13,8 @@ __all__ = ["Step", "as_key", "bind", "bytes_of", "called", "form", "shape_of", "
 
 DERIVATIVES = frozenset(["jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd"])
 """Parameters of a step that say how it is differentiated."""
+OUTSIDE = 1000
+"""How many times the bytes of its result a function outside JAX is taken to compute."""
 CALLS = frozenset(["jit", "pjit", "closed_call", "core_call"])
 Step: TypeAlias = Callable[[JaxprEqn, list[Any]], list[Any]]
 """(a step of a program, its inputs) -> its outputs."""
@@ -59,12 +61,18 @@ def shape_of(atom: Any) -> jax.ShapeDtypeStruct:
 
 
 def bytes_of(program: ClosedJaxpr) -> int:
-    """The bytes of all values that a program computes, as if none were forgotten."""
-    return sum(
-        sum(out.size * out.dtype.itemsize for out in map(shape_of, equation.outvars))
-        + sum(bytes_of(inner) for inner in _inside(equation))
-        for equation in program.eqns
-    )
+    """The bytes of all values that a program computes, as if none were forgotten.
+
+    What functions outside JAX compute cannot be seen; a network computes far more than its scores.
+    """
+
+    def computed(equation: JaxprEqn) -> int:
+        own = sum(out.size * out.dtype.itemsize for out in map(shape_of, equation.outvars))
+        if equation.primitive.name == "pure_callback":
+            own *= OUTSIDE
+        return own + sum(bytes_of(inner) for inner in _inside(equation))
+
+    return sum(map(computed, program.eqns))
 
 
 def _inside(equation: JaxprEqn) -> list[ClosedJaxpr]:
