@@ -284,6 +284,15 @@ def test_held_out_rows_are_those_of_the_files(tmp_path: Path) -> None:
         held_out_rows(DataSource(name="digits"))
 
 
+def test_held_out_rows_have_decimal_points(tmp_path: Path) -> None:
+    """They are written with commas between cells, where a decimal comma would make text of numbers."""
+    rows = [f"{i},{i % 9};u,{i % 3};{i % 2}" for i in range(40)]
+    found = held_out_rows(DataSource(path=write(tmp_path, "t.csv", "a;town;y", rows)))
+    assert set(zip(found["a"], found["town"], strict=True)) < {
+        (f"{i}.{i % 9}", f"u,{i % 3}") for i in range(40)
+    }
+
+
 def test_a_label_may_compare_a_column_with_a_number(tmp_path: Path) -> None:
     path = write(tmp_path, "t.csv", "a,num", [f"{i % 9},{i % 5}" for i in range(50)])
     data = load(path=path, label="num > 0")
