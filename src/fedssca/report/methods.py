@@ -33,7 +33,14 @@ MOST = 20_000
 PROBLEM = ("data.", "model.", "problem.")
 METHOD_KEYS = ("problem.penalty",)
 """Keys of the problem's section that are settings of methods."""
-LIMIT_KEYS = ("problem.constraint", "problem.confidence")
+LIMIT_KEYS = (
+    "problem.constraint",
+    "problem.confidence",
+    "problem.certify",
+    "problem.uncertified",
+    "problem.clip",
+)
+"""Keys of the problem's section that are about limits only."""
 OBJECTIVES = {"norm": "smallest network", "loss": "least loss"}
 AT_LEAST = ("recall", "precision")
 
@@ -112,7 +119,7 @@ def _problem_of(tree: Row) -> Row:
         "problem": json.dumps(own, sort_keys=True),
         "without": json.dumps(free, sort_keys=True),
         "limited": bool(limits),
-        "settings": free,
+        "settings": {key: own[key] for key in own if not key.startswith(LIMIT_KEYS[0])},
         "title": " · ".join(part for part in parts if part) + ("" if limits else " · no limits"),
     }
 
