@@ -285,7 +285,7 @@ def test_held_out_rows_are_those_of_the_files(tmp_path: Path) -> None:
 
 
 def test_held_out_rows_have_decimal_points(tmp_path: Path) -> None:
-    """They are written with commas between cells, where a decimal comma would make text of numbers."""
+    """They are written with commas between cells, where a decimal comma would make text."""
     rows = [f"{i},{i % 9};u,{i % 3};{i % 2}" for i in range(40)]
     found = held_out_rows(DataSource(path=write(tmp_path, "t.csv", "a;town;y", rows)))
     assert set(zip(found["a"], found["town"], strict=True)) < {

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedssca.errors import UserError
 from fedssca.problem.constraints import Constraint, ScoreTerm, worst_parts
 from fedssca.problem.forms import AnyModel, DividedModel, JoinedModel, Model
 from fedssca.problem.layers import ACTIVATIONS, Dense, apply_stack
@@ -233,7 +234,11 @@ def classifier(
     params = model.init(seed)
     start, unravel = flattened(params)
 
+    width = model.width(params)
+
     def scores(w: Array, batch: Batch) -> Array:
+        if (features := batch["x"].shape[-1]) != width:
+            raise UserError(f"the rows have {features} features, and the model takes {width}")
         return model.apply(unravel(w), batch["x"])
 
     def split(stacked: ScoreTerm, measures: ScoreMeasures) -> Vertical:
