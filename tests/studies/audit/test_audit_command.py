@@ -26,6 +26,7 @@ batch = 2
 def shell(tmp_path: Path, monkeypatch, capsys) -> Shell:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.toml").write_text(RUN)
+    (tmp_path / "notes.toml").write_text(RUN + "[problem]\nconfidence = 0.9\n")
     return Shell(tmp_path, monkeypatch, capsys)
 
 
@@ -76,6 +77,7 @@ def test_help_has_an_example(shell) -> None:
         (["run.toml", "--set", "privacy.clip=1", "--set", "privacy.unit=x"], "privacy.unit"),
         (["run.toml", "--set", "data.path=none.csv"], "none.csv"),
         (["run.toml", "--out", "run.toml"], "name a folder"),
+        (["notes.toml", "--privacy"], "the run has no noise"),
         (["run.toml", "--set", "data.name=mnist", "--set", "data.dir=none"], "mnist"),
     ],
 )
