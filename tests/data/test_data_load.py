@@ -264,6 +264,10 @@ def test_unseen_category_is_all_zero(tmp_path: Path) -> None:
         ("y\n" + "0\n1\n" * 9, "no column is left"),
         ("a,y\n" + "1,0\n" * 9, "one label 0; at least two"),
         ("a,y\n1,0\n2,1\n", r"too few rows to set aside .* \(rows: 2, classes: 2\)"),
+        (
+            "a,y\n" + "".join(f"{i},{i}\n" for i in range(30)),
+            r'classes: 30\); .* is it a number\? then set problem.task = "regression"',
+        ),
         ("a,y\n" + "".join(f"{i},{i}\n" for i in range(1001)), "1001 different labels"),
         (
             "a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(99)),
