@@ -109,6 +109,7 @@ def test_sizes() -> None:
         ({"minimum": 0}, "minimum is 0"),
         ({"clients": 0}, "clients is 0; there are 60 rows: it should be 1 to 60"),
         ({"clients": 61}, "clients is 61"),
+        ({"clients": "3"}, "clients is '3'; there are 60 rows"),
         ({"partition": "classes", "classes_per_client": 9}, "it should be 2 to 4"),
         ({"partition": "classes", "classes_per_client": 1, "clients": 59}, "fewer than 1"),
     ],

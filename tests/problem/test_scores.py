@@ -148,6 +148,9 @@ def test_what_cannot_be_a_problem(columns: dict[str, np.ndarray]) -> None:
     whole = classifier(model, custom("spread", lambda scores, batch: scores, limit=1.0))
     with pytest.raises(UserError, match=r"spread gives an array of shape \(60, 3\)"):
         whole.terms(whole.start, batch_of(columns))
+    for features, hidden in ((0, J), (P, 0)):
+        with pytest.raises(UserError, match=r"(features|hidden) = 0: it must be at least 1"):
+            mlp(features, hidden, L)
     wide = classifier(mlp(P + 1, J, L))
     with pytest.raises(UserError, match="the rows have 7 features, and the model takes 8"):
         wide.terms(wide.start, batch_of(columns))

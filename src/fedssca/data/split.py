@@ -307,8 +307,8 @@ def _known(partition: str, names: tuple[str, ...]) -> None:
 
 
 def _enough(clients: int, n: int, what: str) -> None:
-    if not 1 <= clients <= n:
-        raise UserError(f"clients is {clients}; there are {n} {what}: it should be 1 to {n}")
+    if not isinstance(clients, int | np.integer) or not 1 <= clients <= n:
+        raise UserError(f"clients is {clients!r}; there are {n} {what}: it should be 1 to {n}")
 
 
 def _in_range(i: int, count: int, what: str) -> None:

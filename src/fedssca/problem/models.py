@@ -61,6 +61,9 @@ def mlp(
     with a LayerNorm before every activation if `layer_norm` is true. The flat vector is everything
     above the first layer, then W_1.
     """
+    _check_widths(features=features, classes=classes)
+    if isinstance(hidden, int):
+        _check_widths(hidden=hidden)
     paper = isinstance(hidden, int) and not biases and not layer_norm
     style = Style.of(activation, not paper if biases is None else biases, layer_norm)
     if not isinstance(hidden, int) or not paper:
@@ -90,6 +93,7 @@ def linear(
     With `classes` = 1 there is one score, which predicts a number. Scores of several labels at once
     are not `exclusive`: each of two has its own.
     """
+    _check_widths(features=features, classes=classes)
     two = classes == 2 and exclusive
     rows = 1 if two else classes
 
@@ -102,6 +106,13 @@ def linear(
         return scores if not two else jnp.concatenate([jnp.zeros_like(scores), scores], axis=1)
 
     return Model(init, top, scale)
+
+
+def _check_widths(**widths: int) -> None:
+    """Raise a UserError about a number of features, units or classes below 1."""
+    for name, width in widths.items():
+        if width < 1:
+            raise UserError(f"{name} = {width}: it must be at least 1")
 
 
 def party_mlp(
