@@ -46,6 +46,7 @@ def test_an_audit_with_an_attack_leaves_numbers_words_and_a_picture(shell) -> No
     assert (shell.folder / "o" / "audit.png").read_bytes().startswith(b"\x89PNG")
     for words in ("server", "peer", "open", "to change it", "secure_sum", "proves nothing"):
         assert words in seen.out
+    assert "…" not in seen.out  # nothing is cut off in 80 columns
 
 
 def test_json_is_one_object_on_stdout(shell) -> None:
