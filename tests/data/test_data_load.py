@@ -177,7 +177,8 @@ def test_credit_as_downloaded_leaves_out_its_id() -> None:
     data = load(None, path, label="default.payment.next.month", categories=["EDUCATION"])
     assert len(data.features) == 22 + 7
     assert data.notes == (
-        "column 'ID' is left out: it looks like an id, all its values are different",
+        "column 'ID' is left out: it looks like an id, all its values are different; list it in "
+        "keep to use it",
     )
 
 

@@ -240,8 +240,10 @@ def test_ids_and_dropped_columns_are_no_features(tmp_path: Path) -> None:
     data = load(path=path)
     assert data.features == ("a", "b")
     assert data.notes == (
-        "column 'ID' is left out: it looks like an id, all its values are different",
-        "column 'user' is left out: it looks like an id, all its values are different",
+        "column 'ID' is left out: it looks like an id, all its values are different; list it in "
+        "keep to use it",
+        "column 'user' is left out: it looks like an id, all its values are different; list it in "
+        "keep to use it",
     )
     assert load(path=path, id="ID", drop=["user", "b"]).features == ("a",)
     assert load(path=path, id="ID", drop=["user", "b"]).notes == ()
