@@ -118,17 +118,18 @@ def bytes_tables(found: Found) -> list[Table]:
 
 
 def peers_tables(found: Found) -> list[Table]:
-    """Rounds of other frameworks."""
+    """Rounds of other frameworks, with the dense and with the convolutional network."""
     return [
         [
             {
                 "": f"{name}, {row['variant']}" if row.get("variant") else name,
                 "ms per round": f"{1e3 * row['seconds']:.2g}",
-                f"relative to {OWN}": f"{found['peers'].get(name, 1.0):.3g}",
+                f"relative to {OWN}": f"{one['peers'].get(name, 1.0):.3g}",
             }
-            for name, row in found["peers_details"].items()
-            if name not in found["peers_failed"]
+            for name, row in one["peers_details"].items()
+            if name not in one["peers_failed"]
         ]
+        for one in (found, found["peers_cnn"])
     ]
 
 

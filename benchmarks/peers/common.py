@@ -26,7 +26,10 @@ class Settings(NamedTuple):
     data: str
     """An npz: x uint8, y int32, scale."""
     weights: str
-    """An npz: where training starts, w0 (classes, hidden) and w1 (hidden, features)."""
+    """An npz: where training starts, the arrays of the network in the order of `scores`."""
+    network: str
+    """mlp or cnn."""
+    hidden: int
     clients: int
     rows: int
     batch: int
@@ -50,8 +53,8 @@ class Data(NamedTuple):
 
     x: np.ndarray
     y: np.ndarray
-    w0: np.ndarray
-    w1: np.ndarray
+    w: list[np.ndarray]
+    """Where training starts."""
 
 
 PLACE = "FEDSSCA_PEER_SETTINGS"
@@ -84,13 +87,17 @@ def load(given: Settings, client: int | None = None) -> Data:
     if client is not None:
         part = slice(client * given.rows, (client + 1) * given.rows)
     x = np.multiply(held["x"][part], np.float32(held["scale"]), dtype=np.float32)
-    return Data(x, held["y"][part].astype(np.int64), first["w0"], first["w1"])
+    w = [first[f"arr_{number}"] for number in range(len(first.files))]
+    return Data(x, held["y"][part].astype(np.int64), w)
 
 
-def gradient(
-    w0: np.ndarray, w1: np.ndarray, x: np.ndarray, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient of the mean cross-entropy of W_0 swish(W_1 x), where a framework has none."""
+def gradient(w: Sequence[np.ndarray], x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+    """Gradient of the mean cross-entropy, where a framework has none: that of PyTorch for "cnn"."""
+    if len(w) > 2:
+        import common_torch
+
+        return common_torch.gradient(w, x, y)
+    w1, w0 = w
     z = x @ w1.T
     gate = 1 / (1 + np.exp(-z))
     act = z * gate
@@ -100,18 +107,41 @@ def gradient(
     odds[np.arange(len(y)), y] -= 1
     odds /= len(y)
     back = (odds @ w0) * (gate + act * (1 - gate))
-    return odds.T @ act, back.T @ x
+    return [back.T @ x, odds.T @ act]
 
 
-def loss(given: Settings, w0: np.ndarray, w1: np.ndarray) -> float:
+def scores(w: Sequence[np.ndarray], x: np.ndarray) -> np.ndarray:
+    """W_0 swish(W_1 x) for "mlp": w = W_1, W_0.
+
+    For "cnn", twice a convolution, max(., 0) and the largest of 2 x 2 places, then a dense layer,
+    max(., 0) and another dense layer: w = kernel (out, in, 3, 3), bias, kernel, bias, weights,
+    bias, weights, bias. Before the dense layers, the channels of a place are side by side.
+    """
+    if len(w) == 2:
+        z = x @ w[0].T
+        return (z / (1 + np.exp(-z))) @ w[1].T
+    z = x.reshape(len(x), 28, 28, 1)
+    for kernel, bias in (w[:2], w[2:4]):
+        padded = np.pad(z, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        patches = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+        z = np.maximum(np.tensordot(patches, kernel, ([3, 4, 5], [1, 2, 3])) + bias, 0)
+        rows, side, _, channels = z.shape
+        z = z.reshape(rows, side // 2, 2, side // 2, 2, channels).max(axis=(2, 4))
+    return np.maximum(z.reshape(len(x), -1) @ w[4].T + w[5], 0) @ w[6].T + w[7]
+
+
+def loss(given: Settings, w: Sequence[Any]) -> float:
     """Mean cross-entropy on the first rows, the same sum for every peer."""
-    held = np.load(given.data)
-    x = held["x"][: given.loss_rows].astype(np.float32) * np.float32(held["scale"])
-    z = x @ np.asarray(w1, np.float32).T
-    scores = (z / (1 + np.exp(-z))) @ np.asarray(w0, np.float32).T
-    top = scores.max(axis=1)
-    picked = scores[np.arange(len(x)), held["y"][: given.loss_rows]]
-    return float(np.mean(top + np.log(np.exp(scores - top[:, None]).sum(axis=1)) - picked))
+    held, w = np.load(given.data), [np.asarray(each, np.float32) for each in w]
+    found = []
+    for start in range(0, given.loss_rows, 500):
+        part = slice(start, min(start + 500, given.loss_rows))
+        x = held["x"][part].astype(np.float32) * np.float32(held["scale"])
+        own = scores(w, x)
+        top = own.max(axis=1)
+        picked = own[np.arange(len(x)), held["y"][part]]
+        found.append(top + np.log(np.exp(own - top[:, None]).sum(axis=1)) - picked)
+    return float(np.mean(np.concatenate(found)))
 
 
 def since_launch(given: Settings) -> float:

@@ -20,16 +20,28 @@ from fedjax.algorithms import fed_avg
 
 given = common.settings()
 data = common.load(given)
-first = {"w0": jnp.asarray(data.w0), "w1": jnp.asarray(data.w1)}
+first = [jnp.asarray(each) for each in data.w]
 key = jax.random.PRNGKey(given.seed)
 rng = np.random.default_rng(given.seed)
 SGD = fedjax.optimizers.sgd(given.rate)
 
 
+def scores(w: Any, x: jax.Array) -> jax.Array:
+    """Those of `common.scores`."""
+    if len(w) == 2:
+        return jax.nn.swish(x @ w[0].T) @ w[1].T
+    z, layout = x.reshape(-1, 28, 28, 1), ("NHWC", "OIHW", "NHWC")
+    for kernel, bias in (w[:2], w[2:4]):
+        z = jax.lax.conv_general_dilated(z, kernel, (1, 1), "SAME", dimension_numbers=layout)
+        z = jax.nn.relu(z + bias)
+        z = jax.lax.reduce_window(z, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    return jax.nn.relu(z.reshape(len(x), -1) @ w[4].T + w[5]) @ w[6].T + w[7]
+
+
 def loss(w: Any, batch: Any) -> jax.Array:
-    scores = jax.nn.swish(batch["x"] @ w["w1"].T) @ w["w0"].T
-    picked = jnp.take_along_axis(scores, batch["y"][:, None], axis=1)[:, 0]
-    return jnp.mean(jax.nn.logsumexp(scores, axis=1) - picked)
+    own = scores(w, batch["x"])
+    picked = jnp.take_along_axis(own, batch["y"][:, None], axis=1)[:, 0]
+    return jnp.mean(jax.nn.logsumexp(own, axis=1) - picked)
 
 
 def drawn(client: int) -> dict[str, np.ndarray]:
@@ -97,7 +109,7 @@ def main() -> None:
     state, one, params = WAYS[best]()
     state, _ = rounds(given.warmup, state, one)
     state, seconds = rounds(given.rounds - given.warmup, state, one)
-    final = common.loss(given, params(state)["w0"], params(state)["w1"])
+    final = common.loss(given, params(state))
     while sum(seconds) < given.seconds:
         state, more = rounds(len(seconds), state, one)
         seconds += more

@@ -34,10 +34,10 @@ client_app, server_app = ClientApp(), ServerApp()
 def train(message: Message, context: Context) -> Message:
     client = int(context.node_config["partition-id"])
     data = rows(client)
-    w0, w1 = message.content["arrays"].to_numpy_ndarrays()
+    w = message.content["arrays"].to_numpy_ndarrays()
     index = draw(client).integers(given.rows, size=given.batch)
-    g0, g1 = common.gradient(w0, w1, data.x[index], data.y[index])
-    new = ArrayRecord([w0 - given.rate * g0, w1 - given.rate * g1])
+    slopes = common.gradient(w, data.x[index], data.y[index])
+    new = ArrayRecord([each - given.rate * g for each, g in zip(w, slopes, strict=True)])
     content = {"arrays": new, "metrics": MetricRecord({"num-examples": given.rows})}
     return Message(content=RecordDict(content), reply_to=message)
 
@@ -68,12 +68,12 @@ def serve(grid: Grid, context: Context) -> None:
         min_train_nodes=given.clients,
         min_available_nodes=given.clients,
     )
-    first = ArrayRecord([data.w0, data.w1])
+    first = ArrayRecord(data.w)
     end = strategy.start(grid, first, num_rounds=given.rounds).arrays.to_numpy_ndarrays()
     seconds = list(np.diff(strategy.marks))[given.warmup - 1 :]
     startup = strategy.marks[0] - given.launched
     Path(f"{os.environ[common.PLACE]}.result").write_text(
-        json.dumps([seconds, startup, common.loss(given, *end)])
+        json.dumps([seconds, startup, common.loss(given, end)])
     )
 
 

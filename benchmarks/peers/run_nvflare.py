@@ -9,6 +9,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -19,13 +20,14 @@ from nvflare.collab import CollabRecipe, collab
 from nvflare.recipe import SimEnv
 
 
-def pack(w0: np.ndarray, w1: np.ndarray) -> bytes:
-    return np.concatenate([w0.ravel(), w1.ravel()]).astype(np.float32, copy=False).tobytes()
+def pack(w: Sequence[np.ndarray]) -> bytes:
+    return np.concatenate([each.ravel() for each in w]).astype(np.float32, copy=False).tobytes()
 
 
-def unpack(sent: bytes, like: common.Data) -> tuple[np.ndarray, np.ndarray]:
-    flat = np.frombuffer(sent, np.float32)
-    return flat[: like.w0.size].reshape(like.w0.shape), flat[like.w0.size :].reshape(like.w1.shape)
+def unpack(sent: bytes, like: common.Data) -> list[np.ndarray]:
+    ends = np.cumsum([each.size for each in like.w])
+    parts = np.split(np.frombuffer(sent, np.float32), ends[:-1])
+    return [part.reshape(each.shape) for part, each in zip(parts, like.w, strict=True)]
 
 
 class Client:
@@ -42,10 +44,10 @@ class Client:
     @collab.publish
     def train(self, sent: bytes) -> bytes:
         """The new model."""
-        w0, w1 = unpack(sent, self.data)
+        w = unpack(sent, self.data)
         index = self.rng.integers(self.given.rows, size=self.given.batch)
-        g0, g1 = common.gradient(w0, w1, self.data.x[index], self.data.y[index])
-        return pack(w0 - self.given.rate * g0, w1 - self.given.rate * g1)
+        slopes = common.gradient(w, self.data.x[index], self.data.y[index])
+        return pack([each - self.given.rate * g for each, g in zip(w, slopes, strict=True)])
 
 
 class Server:
@@ -56,9 +58,9 @@ class Server:
         """Called by FLARE once."""
         given = common.settings()
         data = common.load(given, 0)
-        sent, marks = pack(data.w0, data.w1), []
+        sent, marks = pack(data.w), []
         for _ in range(given.rounds):
-            total = np.zeros(data.w0.size + data.w1.size, np.float32)
+            total = np.zeros(len(sent) // 4, np.float32)
             replies = list(collab.clients(timeout=60.0).train(sent))
             if len(replies) != given.clients:
                 raise RuntimeError("a client failed")
@@ -68,7 +70,7 @@ class Server:
             sent = total.tobytes()
             marks.append(time.time())
         answer = [list(np.diff(marks))[given.warmup - 1 :], marks[0]]
-        final = common.loss(given, *unpack(sent, data))
+        final = common.loss(given, unpack(sent, data))
         Path(f"{os.environ[common.PLACE]}.result").write_text(json.dumps([*answer, final]))
 
 

@@ -10,6 +10,7 @@ import itertools
 import time
 
 import common
+import common_torch
 import numpy as np
 import torch
 from pfl.aggregate.simulate import SimulatedBackend
@@ -21,7 +22,6 @@ from pfl.data.federated_dataset import FederatedDataset
 from pfl.hyperparam import NNTrainHyperParams
 from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
-from torch.nn import functional
 
 given = common.settings()
 data = common.load(given)
@@ -33,16 +33,12 @@ class Network(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.w0 = torch.nn.Parameter(torch.from_numpy(data.w0.copy()))
-        self.w1 = torch.nn.Parameter(torch.from_numpy(data.w1.copy()))
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Scores."""
-        return functional.silu(rows @ self.w1.T) @ self.w0.T
+        own = [torch.nn.Parameter(torch.from_numpy(each.copy())) for each in data.w]
+        self.w = torch.nn.ParameterList(own)
 
     def loss(self, rows: torch.Tensor, labels: torch.Tensor, **_: bool) -> torch.Tensor:
         """What a user minimises."""
-        return functional.cross_entropy(self(rows), labels)
+        return common_torch.loss(list(self.w), rows, labels)
 
     def metrics(self, rows: torch.Tensor, labels: torch.Tensor, **_: bool) -> dict[str, Weighted]:
         """What pfl reports in the first round."""
@@ -63,8 +59,8 @@ class Clock(TrainingProcessCallback):
         self.marks.append(time.perf_counter() - self._paused)
         done = len(self.marks) - 1
         if done == given.rounds:
-            w = model.pytorch_model
-            self.final = common.loss(given, w.w0.detach().numpy(), w.w1.detach().numpy())
+            w = model.pytorch_model.w
+            self.final = common.loss(given, [each.detach().numpy() for each in w])
             self._paused = time.perf_counter() - self.marks[-1]
         timed = self.marks[-1] - self.marks[min(given.warmup, done)]
         return done >= self._rounds and timed >= self._seconds, Metrics()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import common
 import torch
+from common_torch import loss
 from torch.nn import functional
 
 given = common.settings()
@@ -21,13 +22,9 @@ torch.set_num_threads(given.threads)
 torch.manual_seed(given.seed)
 data = common.load(given)
 x, y = torch.from_numpy(data.x), torch.from_numpy(data.y)
-first = [torch.from_numpy(data.w0.copy()), torch.from_numpy(data.w1.copy())]
+first = [torch.from_numpy(each.copy()) for each in data.w]
 offsets = (torch.arange(given.clients) * given.rows)[:, None]
-one_hot = functional.one_hot(y, data.w0.shape[0]).float()
-
-
-def loss(w: list[torch.Tensor], rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    return functional.cross_entropy(functional.silu(rows @ w[1].T) @ w[0].T, labels)
+one_hot = functional.one_hot(y).float()
 
 
 def draw() -> torch.Tensor:
@@ -80,7 +77,7 @@ def joined(w: list[torch.Tensor]) -> Callable[[], None]:
 
 @torch.no_grad()
 def by_hand(w: list[torch.Tensor]) -> Callable[[], None]:
-    w0, w1 = w
+    w1, w0 = w
     rate = given.rate / (given.clients * given.batch)
 
     @torch.no_grad()
@@ -104,7 +101,8 @@ VARIANTS = {"": ["loop"], "joined": ["vmap", "joined", "by hand"]}
 
 def main() -> None:
     ready, tried = common.since_launch(given), {}
-    for name in VARIANTS[given.variant]:
+    ways = [name for name in VARIANTS[given.variant] if len(first) == 2 or name != "by hand"]
+    for name in ways:
         for threads in sorted({1, given.threads}):
             torch.set_num_threads(threads)
             one = WAYS[name]([each.clone() for each in first])
@@ -118,7 +116,7 @@ def main() -> None:
     one = WAYS[name](w)
     startup = ready + common.timed(given.warmup, one)[0]
     seconds = common.timed(given.rounds - given.warmup, one)
-    final = common.loss(given, *(each.detach().numpy() for each in w))
+    final = common.loss(given, [each.detach().numpy() for each in w])
     seconds = common.go_on(given, seconds, one)
     common.emit(seconds, startup, final, ["torch", "numpy"], variant=best, variants=tried)
 

@@ -153,8 +153,11 @@ def test_strangers_and_garbage_are_refused(bench: Bench, tmp_path: Path) -> None
 
 
 def test_killed_processes(bench: Bench, tmp_path: Path) -> None:
-    """The ServerApp is killed and the run resumed; then a node is killed, and dropped."""
-    config = parse(BASE, ["algorithm.rounds=21", "run.checkpoint_every=4"])
+    """The ServerApp is killed and the run resumed; then a node is killed, and dropped.
+
+    There are many more rounds than those after which it is killed: it must not end before.
+    """
+    config = parse(BASE, ["algorithm.rounds=81", "run.checkpoint_every=4"])
     deployed(config, 3, tmp_path / "unbroken")
     server = psutil.Process(bench.deployment.processes["server"].pid)
     node = bench.deployment.processes["site-3"]
@@ -175,10 +178,10 @@ def test_killed_processes(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--resume"):
         bench.run(config, out, kill_app)
     result = bench.run(config, out, kill_node, SubmittedRun.read(out))
-    assert (result["round"], result["sites"]) == (20, 2)
+    assert (result["round"], result["sites"]) == (80, 2)
     assert [event["site"] for event in lines(out / "events.jsonl")] == ["site-3"]
     ours, theirs = (lines(f / "metrics.jsonl") for f in (out, tmp_path / "unbroken/run"))
-    assert [row["round"] for row in ours] == [0, 4, 8, 12, 16, 20]
+    assert [row["round"] for row in ours] == list(range(0, 81, 4))
     for row, same in zip(ours[:3], theirs, strict=False):  # until the node was killed
         for name in ("objective", "constraints", "norm_sq", "multipliers", "train_accuracy"):
             assert row[name] == same[name]

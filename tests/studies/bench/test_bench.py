@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import json
 import os
 import signal
@@ -11,6 +13,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -224,6 +227,29 @@ def test_our_own_side_answers(data: task.Images) -> None:
     ours = found["peers_details"]["ours"]
     assert 0 < ours["seconds"] < 1
     assert 0 < found["peers_task"]["loss_tolerance"] < found["peers_task"]["loss"]
+
+
+@pytest.mark.parametrize("network", ["mlp", "cnn"])
+def test_peers_train_the_same_network(
+    network: str, tmp_path: Path, data: task.Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = dataclasses.replace(SMALL, network=network, hidden=9)
+    files = peers.write_data(tmp_path, data, plan)
+    if network == "cnn":
+        pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(peers.folder())
+    common = importlib.import_module("common")
+    given = common.Settings(**files, **dataclasses.asdict(plan), seed=0, launched=0.0)
+    loaded = common.load(given)
+    problem = classifier_models.classifier(peers.network_of(network, 9))
+    batch = {"x": data.x[: len(loaded.y)], "y": data.y[: len(loaded.y)]}
+    ours = problem.scores(problem.start, batch)
+    np.testing.assert_allclose(common.scores(loaded.w, loaded.x), ours, rtol=2e-4, atol=2e-5)
+    slopes = jax.grad(lambda w: problem.terms(w, batch).mean())(problem.start)
+    theirs = common.gradient(loaded.w, loaded.x, loaded.y)
+    assert np.linalg.norm(slopes) == pytest.approx(
+        np.sqrt(sum(float((g**2).sum()) for g in theirs)), rel=1e-3
+    )
 
 
 def test_peers_that_fail_do_not_stop_the_others(tmp_path: Path, data: task.Images) -> None:

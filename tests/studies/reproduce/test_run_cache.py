@@ -96,12 +96,14 @@ def test_the_fingerprint_sees_code_and_not_comments(
         "from fedssca.methods.deep import f\n"
     )
     deep, other, package = room / "deep.py", room / "other.py", room / "__init__.py"
-    deep.write_text('def f():\n    """Old."""\n    return 1\n')
+    deep.write_text('def f():\n    """Old."""\n    if 0:\n        raise E("old")\n    return 1\n')
     other.write_text("x = 1\n")
     package.write_text("")
     monkeypatch.setattr(module, "PACKAGE", tmp_path)
     first = fingerprint()
-    deep.write_text('# A comment.\ndef f():\n    """New."""\n    return 1  # same\n')
+    deep.write_text(
+        '# A comment.\ndef f():\n    if 0:\n        raise E(f"{f}")\n    return 1  # same\n'
+    )
     other.write_text("x = 2\n")
     assert fingerprint() == first
     package.write_text("x = 1\n")

@@ -115,8 +115,16 @@ def _ask(
     """Return the seconds per round of a peer at one point, or None if it fails."""
     shape, total = point.shape, point.shape.clients * point.shape.rows
     index = np.arange(total) % len(data.y)
-    files = peers.write_data(folder, Images(data.name, data.x[index], data.y[index]), shape.hidden)
-    plan = peers.Plan(shape.clients, shape.rows, shape.batch, rounds=15, warmup=3, seconds=0.3)
+    plan = peers.Plan(
+        shape.clients,
+        shape.rows,
+        shape.batch,
+        rounds=15,
+        warmup=3,
+        seconds=0.3,
+        hidden=shape.hidden,
+    )
+    files = peers.write_data(folder, Images(data.name, data.x[index], data.y[index]), plan)
     settings = files | asdict(plan) | {"seed": 0, "variant": ""}
     answer = peers.run_peer(command, settings, folder, 180.0)
     Path(files["data"]).unlink()

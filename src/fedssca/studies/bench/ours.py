@@ -24,20 +24,18 @@ def main(path: str) -> None:
     from fedssca.data import Rows
     from fedssca.methods.schedule import power
     from fedssca.methods.sgd import sgd
-    from fedssca.problem.models import classifier, mlp
+    from fedssca.problem.models import classifier
     from fedssca.rounds.fused import Fused
     from fedssca.run.versions import versions
+    from fedssca.studies.bench.peers import network_of
 
     given: dict[str, Any] = json.loads(Path(path).read_text())
-    data, first = np.load(given["data"]), np.load(given["weights"])
+    data = np.load(given["data"])
     total = given["clients"] * given["rows"]
     clients = Rows(
         {name: data[name][:total] for name in ("x", "y")}, (given["rows"],) * given["clients"]
     )
-    (classes, hidden), features = first["w0"].shape, first["w1"].shape[1]
-    model = mlp(features, hidden, classes, scale=float(data["scale"]))
-    weights = jax.numpy.asarray(first["w0"]), jax.numpy.asarray(first["w1"])
-    problem = classifier(model._replace(init=lambda seed: weights))
+    problem = classifier(network_of(given["network"], given["hidden"]))
     rate = power(given["rate"], most=float("inf"))
     algorithm = sgd(problem, batch=given["batch"], rate=rate)
     shown = {name: column[: given["loss_rows"]] for name, column in clients.columns.items()}

@@ -10,15 +10,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from fedssca.errors import UserError
+from fedssca.problem.forms import AnyModel
 from fedssca.problem.models import mlp
 from fedssca.studies.bench.child import last_line, run_child
+from fedssca.studies.bench.deep import DEEP
 from fedssca.studies.bench.task import CLASSES, FEATURES, SCALE, Images
 from fedssca.studies.bench.venv import prepare
 
@@ -44,6 +47,9 @@ class Plan:
     loss_rows: int = 10_000
     seconds: float = 1.0
     threads: int = 2
+    network: str = "mlp"
+    """mlp, or the convolutional network cnn of the section deep."""
+    hidden: int = 128
 
 
 class PeerTiming(NamedTuple):
@@ -65,7 +71,10 @@ def folder() -> Path:
 def measure_peers(
     data: Images, plan: Plan, cycles: int, venvs: Path, tick: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Return `peers`: name -> its seconds per round / ours, if its loss agrees with ours."""
+    """Return `peers`: name -> its seconds per round / ours, if its loss agrees with ours.
+
+    `peers_cnn` has the same with a convolutional network.
+    """
     scripts, commands, failures, installs = folder(), {}, {}, {}
     for name in PEERS:
         tick(f"preparing {name}")
@@ -76,7 +85,20 @@ def measure_peers(
             failures[name] = f"not installed: {made.failure}"
         else:
             commands[name] = [str(made.python), str(scripts / f"run_{package}.py")]
-    return measure(data, plan, cycles, commands, tick, failures=failures, installs=installs)
+
+    def measured(network: str) -> dict[str, Any]:
+        def told(what: str) -> None:
+            tick(f"{network}: {what}")
+
+        own = replace(plan, network=network)
+        return measure(data, own, cycles, commands, told, failures=failures, installs=installs)
+
+    return measured("mlp") | {"peers_cnn": measured("cnn")}
+
+
+def network_of(name: str, hidden: int) -> AnyModel:
+    """Return the network that all train."""
+    return DEEP["cnn"]() if name == "cnn" else mlp(FEATURES, hidden, CLASSES, scale=SCALE)
 
 
 def measure(
@@ -95,7 +117,7 @@ def measure(
     wrong = dict(failures or {})
     answers: dict[str, list[PeerTiming]] = {OURS: [], **{name: [] for name in commands}}
     with tempfile.TemporaryDirectory(prefix="fedssca-bench-") as place:
-        files = write_data(Path(place), data)
+        files = write_data(Path(place), data, plan)
         for cycle in range(cycles):
             for name, command in {OURS: ours, **commands}.items():
                 if name in wrong:
@@ -115,13 +137,13 @@ def measure(
     return _compared(answers, wrong, dict(installs or {}))
 
 
-def write_data(place: Path, data: Images, hidden: int = 128) -> dict[str, str]:
-    """Write the data and the initial weights for the scripts."""
-    paths = {"data": place / "data.npz", "weights": place / f"weights-{hidden}.npz"}
-    if not paths["data"].exists():
-        np.savez(paths["data"], x=data.x, y=data.y, scale=SCALE)
-    w0, w1 = mlp(FEATURES, hidden, CLASSES, scale=SCALE).init(0)
-    np.savez(paths["weights"], w0=np.asarray(w0), w1=np.asarray(w1))
+def write_data(place: Path, data: Images, plan: Plan) -> dict[str, str]:
+    """Write the data and the first parameters for the scripts."""
+    paths = {"data": place / "data.npz", "weights": place / "weights.npz"}
+    np.savez(paths["data"], x=data.x, y=data.y, scale=SCALE)
+    head, bottom = network_of(plan.network, plan.hidden).init(0)
+    layers = [np.asarray(leaf) for leaf in jax.tree.leaves((bottom, head))]
+    np.savez(paths["weights"], *layers)
     return {name: str(path) for name, path in paths.items()}
 
 

@@ -79,17 +79,9 @@ def print_found(found: Found) -> None:
         shown = [(title, f"{found['sites'][key]:.3g}") for key, title in SITES.items()]
         _table(console, "a deployment on this machine, secure sums", ("what", "value"), shown)
     if "peers" in found:
-        kept = {k: v for k, v in found["peers_details"].items() if k not in found["peers_failed"]}
-        heads = ("framework", "ms / round", "ratio", "spread", "start-up", "loss")
-        title = "FedSGD, ten clients, B = 10"
-        lines = [_peer(name, row, found["peers"].get(name)) for name, row in kept.items()]
-        _table(console, title, heads, lines)
-        for name, row in kept.items():
-            if tried := row.get("variants"):
-                said = "; ".join(f"{way} {seconds * 1e3:.3g} ms" for way, seconds in tried.items())
-                console.print(f"{name}, ways tried: {said}", highlight=False, markup=False)
-        for name, why in found["peers_failed"].items():
-            console.print(f"[red]{name}[/]: {escape(why)}", highlight=False, soft_wrap=True)
+        _print_peers(console, found, "FedSGD, ten clients, B = 10")
+    if "peers_cnn" in found:
+        _print_peers(console, found["peers_cnn"], "the same, convolutional network")
     if "growth" in found:
         rows = [
             (LABELS[r["axis"]], f"{r['value']}", r["line"], f"{r['median'] * 1e3:.3g}")
@@ -101,6 +93,19 @@ def print_found(found: Found) -> None:
 def _ratio_rows(ratios: float | Mapping[str, float]) -> list[tuple[str, str]]:
     pairs = ratios if isinstance(ratios, Mapping) else {"time": ratios}
     return [(name, f"{ratio:.2f}") for name, ratio in pairs.items()]
+
+
+def _print_peers(console: Console, found: Found, title: str) -> None:
+    kept = {k: v for k, v in found["peers_details"].items() if k not in found["peers_failed"]}
+    heads = ("framework", "ms / round", "ratio", "spread", "start-up", "loss")
+    lines = [_peer(name, row, found["peers"].get(name)) for name, row in kept.items()]
+    _table(console, title, heads, lines)
+    for name, row in kept.items():
+        if tried := row.get("variants"):
+            said = "; ".join(f"{way} {seconds * 1e3:.3g} ms" for way, seconds in tried.items())
+            console.print(f"{name}, ways tried: {said}", highlight=False, markup=False)
+    for name, why in found["peers_failed"].items():
+        console.print(f"[red]{name}[/]: {escape(why)}", highlight=False, soft_wrap=True)
 
 
 def _peer(name: str, row: Found, ratio: float | None) -> tuple[str, ...]:
@@ -169,9 +174,11 @@ def save(found: Found, out: Path) -> list[Path]:
             title = f"MB sent until the test accuracy is {found['bytes_target']:.0%}"
             written.append(_bars(out / "bytes.png", sent, title, log=False, ratio=False))
         if "peers" in found:
-            written.append(_csv(out / "peers.csv", found["peers_details"]))
             title = "seconds per round / ours (log scale)"
-            written.append(_bars(out / "peers.png", found["peers"], title, log=True))
+            for name, one in (("peers", found), ("peers_cnn", found.get("peers_cnn"))):
+                if one:
+                    written.append(_csv(out / f"{name}.csv", one["peers_details"]))
+                    written.append(_bars(out / f"{name}.png", one["peers"], title, log=True))
         if "growth" in found:
             rows = {str(n): row for n, row in enumerate(found["growth"])}
             written += [_csv(out / "growth.csv", rows), _lines(out / "growth.png", found["growth"])]

@@ -18,7 +18,7 @@ __all__ = ["limit_page", "outcomes_in", "write_limit_comparison"]
 
 Row = dict[str, Any]
 HEAD = ("B", "method", "kept", "F", "\\|w\\|² of the kept", "test accuracy", "trials", "settings")
-COLOURS = dict(zip(OURS, ("#0072B2", "#CC79A7"), strict=True))
+COLOURS = dict(zip(OURS, ("#0072B2", "#009E73", "#CC79A7"), strict=True))
 RIVAL = "#D55E00"
 
 
@@ -62,7 +62,8 @@ def limit_page(about: Row) -> str:
         "of its ranges in `fedssca tune`, on 80 % of the training rows. The settings of the trial "
         "that breaks the limit least, and among those that keep it has the smallest |w|², were "
         f"used on all training rows with {len(first.seeds)} other seeds. `exact` is the paper's "
-        "method, `steered` this library's; the others are in `methods/rivals.py`."
+        "method, `corrected` the default of this library, `steered` its multipliers that move "
+        "step by step; the others are in `methods/rivals.py`."
     )
     return page_of(about, how, _table(outcomes), origin_line(about))
 

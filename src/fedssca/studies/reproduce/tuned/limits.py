@@ -32,8 +32,8 @@ from fedssca.studies.reproduce.tuned.training import (
 
 __all__ = ["METHODS", "LimitEntry", "LimitOutcome", "compare_with_limit"]
 
-OURS = ("exact", "steered")
-"""The paper's Algorithms 2 and 4, and this library's steered multipliers."""
+OURS = ("exact", "corrected", "steered")
+"""The paper's Algorithms 2 and 4, this library's default, and its steered multipliers."""
 METHODS = (*OURS, *RIVALS)
 
 
