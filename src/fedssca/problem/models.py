@@ -245,11 +245,8 @@ def classifier(
     params = model.init(seed)
     start, unravel = flattened(params)
 
-    width = model.width(params)
-
     def scores(w: Array, batch: Batch) -> Array:
-        if (features := batch["x"].shape[-1]) != width:
-            raise UserError(f"the rows have {features} features, and the model takes {width}")
+        _check_features(model, params, batch["x"].shape[-1])
         return model.apply(unravel(w), batch["x"])
 
     def split(stacked: ScoreTerm, measures: ScoreMeasures) -> Vertical:
@@ -270,6 +267,19 @@ def classifier(
         depth=getattr(model, "depth", 0) or depth_of(params),
         task=task,
     )
+
+
+def _check_features(model: AnyModel, params: Any, features: int) -> None:
+    """Raise a UserError unless rows with so many features are what the model takes.
+
+    The parties of a joined model may leave columns out.
+    """
+    if isinstance(model, JoinedModel):
+        needed = 1 + max(place for own in model.parties for place in own)
+    else:
+        needed = model.width(params)
+    if features < needed or (features > needed and not isinstance(model, JoinedModel)):
+        raise UserError(f"the rows have {features} features, and the model takes {needed}")
 
 
 def depth_of(params: Any) -> int:
