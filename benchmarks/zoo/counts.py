@@ -10,8 +10,7 @@ from typing import Any
 from problems import CASES
 from records import Record
 from rivals import TRIALS
-from summary import PRICE, RIVALS, References, Runs, at_optimum, chosen, compared
-from table import gap, price_error, verdict
+from summary import PRICE, RIVALS, References, Runs, at_optimum, chosen, compared, outcomes
 
 __all__ = ["tables"]
 
@@ -41,32 +40,26 @@ def _tuned(records: Sequence[Record]) -> list[Record]:
 
 
 def _counts(cases: dict[str, list[Record]], known: References) -> dict[str, str]:
-    runs = [run for name in cases for run in cases[name]]
-    said = [verdict(run) for run in runs]
-    kept = [run for run in runs if verdict(run) == "kept"]
-    errors = [price_error(run, known[run["case"]]) for run in kept]
-    shown = [error for error in errors if error is not None]
-    feasible = sum(said.count(word) for word in ("kept", "broken", "failed"))
-    impossible = said.count("said") + said.count("silent")
+    found = outcomes(cases, known)
+    runs, said, errors = found.runs, found.said, [error for error, _ in found.errors]
     return {
         "problems, runs": f"{len(cases)}, {len(runs)}",
-        "not a number, or an error": f"{said.count('failed')}",
-        "limits kept on the training rows": f"{said.count('kept')} of {feasible}",
-        "limits that cannot be kept: said": f"{said.count('said')} of {impossible}",
-        "objective above exact optima": _spread(kept, known, True),
-        "objective above the best known points": _spread(kept, known, False),
+        "not a number, or an error": f"{len(said['failed'])}",
+        "limits kept on the training rows": f"{len(said['kept'])} of {found.feasible}",
+        "limits that cannot be kept: said": f"{len(said['said'])} of {found.impossible}",
+        "objective above exact optima": _spread(found.gaps(known, True)),
+        "objective above the best known points": _spread(found.gaps(known, False)),
         f"prices shown that are within {PRICE:.0%}": (
-            f"{sum(error <= PRICE for error in shown)} of {len(shown)}"
+            f"{sum(error <= PRICE for error in errors)} of {len(errors)}"
         ),
         "verdict: converged": f"{sum(bool(run.get('converged')) for run in runs)} of {len(runs)}",
     }
 
 
-def _spread(kept: Sequence[Record], known: References, exact: bool) -> str:
-    found = [gap(r, known[r["case"]]) for r in kept if known[r["case"]].get("exact") is exact]
-    numbers = [value for value in found if value is not None]
-    if not numbers:
+def _spread(gaps: Sequence[tuple[float, Record]]) -> str:
+    if not gaps:
         return "-"
+    numbers = [value for value, _ in gaps]
     return f"median {100 * statistics.median(numbers):.2f} %, worst {100 * max(numbers):.1f} %"
 
 

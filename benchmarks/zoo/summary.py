@@ -73,33 +73,63 @@ class References:
         return self._stored.get(CASES[name].same_as or name, {})
 
 
-def of_method(method: str, cases: dict[str, list[Record]], known: References) -> list[str]:
+class Outcomes(NamedTuple):
+    """What became of the runs of a method."""
+
+    runs: list[Record]
+    said: dict[str, list[Record]]
+    """The runs of each verdict."""
+    errors: list[tuple[float, Record]]
+    """The error of the prices of each run that kept its limits and shows a price."""
+
+    @property
+    def feasible(self) -> int:
+        """The number of runs whose limits can be kept."""
+        return sum(len(self.said[word]) for word in ("kept", "broken", "failed"))
+
+    @property
+    def impossible(self) -> int:
+        """The number of runs whose limits cannot be kept."""
+        return len(self.said["said"]) + len(self.said["silent"])
+
+    def gaps(self, known: References, exact: bool) -> list[tuple[float, Record]]:
+        """The gaps of the runs that kept their limits to one kind of reference, worst first."""
+        kept = [run for run in self.said["kept"] if known[run["case"]].get("exact") is exact]
+        found = [(gap(run, known[run["case"]]), run) for run in kept]
+        pairs = [(value, run) for value, run in found if value is not None]
+        return sorted(pairs, key=lambda pair: -pair[0])
+
+
+def outcomes(cases: dict[str, list[Record]], known: References) -> Outcomes:
+    """The outcomes of all runs of a method."""
     runs = [run for name in cases for run in cases[name]]
     said = defaultdict(list)
     for run in runs:
-        said[verdict(run)].append(f"{run['case']}/{run['seed']}")
-    feasible = sum(len(said[word]) for word in ("kept", "broken", "failed"))
-    impossible = len(said["said"]) + len(said["silent"])
+        said[verdict(run)].append(run)
+    errors = [(price_error(run, known[run["case"]]), run) for run in said["kept"]]
+    return Outcomes(runs, said, [(error, run) for error, run in errors if error is not None])
+
+
+def of_method(method: str, cases: dict[str, list[Record]], known: References) -> list[str]:
+    found = outcomes(cases, known)
+    runs, said = found.runs, found.said
     lines = [
         f"\n{method}: {len(cases)} problems, {len(runs)} runs, "
         f"{sum(run['seconds'] for run in runs):.0f} s",
-        f"  kept {len(said['kept'])} of {feasible}; impossible limits said "
-        f"{len(said['said'])} of {impossible}; failed {len(said['failed'])}",
+        f"  kept {len(said['kept'])} of {found.feasible}; impossible limits said "
+        f"{len(said['said'])} of {found.impossible}; failed {len(said['failed'])}",
     ]
-    lines += [
-        f"  {word}: {', '.join(said[word])}"
-        for word in ("broken", "silent", "failed")
-        if said[word]
-    ]
+    for word in ("broken", "silent", "failed"):
+        if said[word]:
+            names = ", ".join(f"{run['case']}/{run['seed']}" for run in said[word])
+            lines.append(f"  {word}: {names}")
     for exact in (True, False):
-        lines += gaps(cases, known, exact)
-    errors = [(price_error(run, known[run["case"]]), run) for run in runs if verdict(run) == "kept"]
-    shown = [(error, run) for error, run in errors if error is not None]
-    if shown:
-        wrong = sorted(((e, r) for e, r in shown if e > PRICE), key=lambda pair: -pair[0])
+        lines += gaps(found.gaps(known, exact), exact)
+    if found.errors:
+        wrong = sorted((pair for pair in found.errors if pair[0] > PRICE), key=lambda p: -p[0])
         lines.append(
-            f"  prices within {PRICE:.0%}: {len(shown) - len(wrong)} of {len(shown)} runs "
-            f"where one is shown; not: {listed(wrong)}"
+            f"  prices within {PRICE:.0%}: {len(found.errors) - len(wrong)} of "
+            f"{len(found.errors)} runs where one is shown; not: {listed(wrong)}"
         )
     done = [run["converged"] for run in runs if run.get("converged") is not None]
     if done:
@@ -107,19 +137,12 @@ def of_method(method: str, cases: dict[str, list[Record]], known: References) ->
     return lines
 
 
-def gaps(cases: dict[str, list[Record]], known: References, exact: bool) -> list[str]:
-    """Median and worst gap over the runs that kept their limits, with one kind of reference."""
-    found = [
-        (gap(run, known[name]), run)
-        for name in cases
-        for run in cases[name]
-        if verdict(run) == "kept" and known[name].get("exact") is exact
-    ]
-    pairs = sorted(((g, run) for g, run in found if g is not None), key=lambda pair: -pair[0])
+def gaps(pairs: Sequence[tuple[float, Record]], exact: bool) -> list[str]:
+    """Median and worst of these gaps as text."""
     if not pairs:
         return []
     large = [pair for pair in pairs if pair[0] > 0.05]
-    middle = statistics.median(g for g, _ in pairs)
+    middle = statistics.median(value for value, _ in pairs)
     kind = "exact optima" if exact else "best known points"
     return [
         f"  gap to {kind}: median {middle:.2%}, worst {listed(pairs[:1])}, "

@@ -35,7 +35,7 @@ def test_a_table(shell: Shell, table: Path) -> None:
     assert several.code == 2
     table.with_name("t2.csv").write_text(table.read_text())
     several = shell("data", "describe", table, table.parent / "t2.csv", "--label", "age > 20")
-    assert "t and 1 more: 200 rows in 2 files" in several.out
+    assert "t and 1 more: 200 rows of 2 clients" in several.out
     assert "label age > 20: age <= 20" in several.out
 
 

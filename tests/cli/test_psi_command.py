@@ -64,6 +64,7 @@ def test_bad_input_is_one_line(shell: Shell) -> None:
         ((a, write("c.csv", [8]), "--id", "id"), "no id of the rows is at all parties"),
         ((a, b), "a.csv has no column 'ids'"),
         ((a, b, a, "--id", "id", "--id", "id"), "--id was given 2 times for 3 files"),
+        ((a, b, a, "--id", "id"), "a file is named twice"),
         ((a, b, "--meet", "."), "--meet takes one file"),
         ((a, b, "--me", "lab"), "--me and --with go with --meet"),
         ((a, "--id", "id", "--meet", "no", "--me", "a", "--with", "b"), "no is not a folder"),

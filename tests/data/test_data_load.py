@@ -177,7 +177,8 @@ def test_credit_as_downloaded_leaves_out_its_id() -> None:
     data = load(None, path, label="default.payment.next.month", categories=["EDUCATION"])
     assert len(data.features) == 22 + 7
     assert data.notes == (
-        "column 'ID' is left out: it looks like an id, all its values are different",
+        "column 'ID' is left out: it looks like an id, all its values are different; list it in "
+        "keep to use it",
     )
 
 
@@ -264,6 +265,10 @@ def test_unseen_category_is_all_zero(tmp_path: Path) -> None:
         ("y\n" + "0\n1\n" * 9, "no column is left"),
         ("a,y\n" + "1,0\n" * 9, "one label 0; at least two"),
         ("a,y\n1,0\n2,1\n", r"too few rows to set aside .* \(rows: 2, classes: 2\)"),
+        (
+            "a,y\n" + "".join(f"{i},{i}\n" for i in range(30)),
+            r'classes: 30\); .* is it a number\? then set problem.task = "regression"',
+        ),
         ("a,y\n" + "".join(f"{i},{i}\n" for i in range(1001)), "1001 different labels"),
         (
             "a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(99)),

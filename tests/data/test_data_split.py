@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedssca.data import Columns, Rows, by_feature, by_sample
+from fedssca.data import Columns, Rows, by_feature, by_sample, load
 from fedssca.errors import UserError
 
 
@@ -106,6 +109,7 @@ def test_sizes() -> None:
         ({"minimum": 0}, "minimum is 0"),
         ({"clients": 0}, "clients is 0; there are 60 rows: it should be 1 to 60"),
         ({"clients": 61}, "clients is 61"),
+        ({"clients": "3"}, "clients is '3'; there are 60 rows"),
         ({"partition": "classes", "classes_per_client": 9}, "it should be 2 to 4"),
         ({"partition": "classes", "classes_per_client": 1, "clients": 59}, "fewer than 1"),
     ],
@@ -114,6 +118,13 @@ def test_bad_options(options: dict[str, object], words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
         by_sample(data(60), **({"clients": 3} | options))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("divide", [by_sample, by_feature])
+def test_columns_are_a_mapping_of_arrays(divide: Callable[..., Any]) -> None:
+    for wrong in (load("digits"), {"x": [[1.0]], "y": [0]}):
+        with pytest.raises(UserError, match=r"a mapping of arrays, such as data\.train"):
+            divide(wrong, 2)
 
 
 def test_labels_needed() -> None:

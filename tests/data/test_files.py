@@ -240,8 +240,10 @@ def test_ids_and_dropped_columns_are_no_features(tmp_path: Path) -> None:
     data = load(path=path)
     assert data.features == ("a", "b")
     assert data.notes == (
-        "column 'ID' is left out: it looks like an id, all its values are different",
-        "column 'user' is left out: it looks like an id, all its values are different",
+        "column 'ID' is left out: it looks like an id, all its values are different; list it in "
+        "keep to use it",
+        "column 'user' is left out: it looks like an id, all its values are different; list it in "
+        "keep to use it",
     )
     assert load(path=path, id="ID", drop=["user", "b"]).features == ("a",)
     assert load(path=path, id="ID", drop=["user", "b"]).notes == ()
@@ -282,6 +284,15 @@ def test_held_out_rows_are_those_of_the_files(tmp_path: Path) -> None:
         held_out_rows(DataSource(path=path, test_path=path))
     with pytest.raises(UserError, match="digits holds arrays, no table"):
         held_out_rows(DataSource(name="digits"))
+
+
+def test_held_out_rows_have_decimal_points(tmp_path: Path) -> None:
+    """They are written with commas between cells, where a decimal comma would make text."""
+    rows = [f"{i},{i % 9};u,{i % 3};{i % 2}" for i in range(40)]
+    found = held_out_rows(DataSource(path=write(tmp_path, "t.csv", "a;town;y", rows)))
+    assert set(zip(found["a"], found["town"], strict=True)) < {
+        (f"{i}.{i % 9}", f"u,{i % 3}") for i in range(40)
+    }
 
 
 def test_a_label_may_compare_a_column_with_a_number(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fedssca.data.tables import write_csv
+from fedssca.deploy.local import write_site_files
 from fedssca.deploy.project import site_names
 from fedssca.deploy.server.run import RunOrder, RunServer
 from fedssca.deploy.site.raw_table import read_raw_table, read_source
@@ -289,6 +290,14 @@ def test_a_batch_larger_than_a_site_names_it(tmp_path: Path) -> None:
     files = by_rows(tmp_path, table(20))
     with pytest.raises(UserError, match="larger than client 0's"):
         run(parse(BASE, ["algorithm.batch=15"]), files, tmp_path / "run")
+
+
+def test_as_many_sites_start_as_the_column_of_clients_names(tmp_path: Path) -> None:
+    rows = "".join(f"{i},{'abc'[i % 3]},{i % 2}\n" for i in range(60))
+    (tmp_path / "rows.csv").write_text("x,town,y\n" + rows)
+    config = parse("", [f"data.path={tmp_path / 'rows.csv'}", "data.client=town"])
+    with pytest.raises(UserError, match=r"the data have 3 clients, .* set --sites 3"):
+        write_site_files(config, 4, tmp_path / "sites")
 
 
 def test_a_local_deployment_predicts_raw_rows_as_it_was_trained(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_limits_that_fight() -> None:
     lines = told(toy(0.2, 1.0), lambda t: 0.3 - t / 400, lambda t: t / 400 - 0.1)
     assert [line.split(":")[0] for line in lines[:2]] == ["error", "size"]
     assert all("never together with the other limits" in line for line in lines[:2])
-    assert lines[2] == "the limits pull against each other (error, size): relax one of them"
+    assert lines[2] == "the limits conflict with each other (error, size): relax one of them"
 
 
 @pytest.mark.parametrize("rounds", [0, 10, 30])

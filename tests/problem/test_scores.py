@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from fedssca import Rows, UserError, classifier, loss_at_most, mlp, power, simulate, ssca
+from fedssca import Rows, UserError, classifier, custom, loss_at_most, mlp, power, simulate, ssca
 from fedssca.problem.constraints import Constraint
 from fedssca.problem.models import vertical_form
 from fedssca.problem.scores import assemble, from_scores
@@ -142,6 +142,18 @@ def test_what_cannot_be_a_problem(columns: dict[str, np.ndarray]) -> None:
         from_scores(lambda p, x: x @ p, np.zeros((P, L)), objective="norm")
     with pytest.raises(UserError, match="l2 = -1"):
         from_scores(lambda p, x: x @ p, np.zeros((P, L)), l2=-1)
+    model = mlp(P, J, L)
+    with pytest.raises(UserError, match=r"holds a list: give one list .* such as loss_at_most"):
+        classifier(model, [loss_at_most(0.2)])  # type: ignore[list-item]
+    whole = classifier(model, custom("spread", lambda scores, batch: scores, limit=1.0))
+    with pytest.raises(UserError, match=r"spread gives an array of shape \(60, 3\)"):
+        whole.terms(whole.start, batch_of(columns))
+    for features, hidden in ((0, J), (P, 0)):
+        with pytest.raises(UserError, match=r"(features|hidden) = 0: it must be at least 1"):
+            mlp(features, hidden, L)
+    wide = classifier(mlp(P + 1, J, L))
+    with pytest.raises(UserError, match="the rows have 7 features, and the model takes 8"):
+        wide.terms(wide.start, batch_of(columns))
 
 
 def test_scores_of_a_row_depend_on_this_row_only(columns: dict[str, np.ndarray]) -> None:

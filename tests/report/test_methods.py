@@ -60,6 +60,20 @@ def test_problems_of_the_same_title_say_in_what_they_differ(tmp_path: Path) -> N
     assert "settings" not in first
 
 
+def test_settings_of_certificates_belong_to_the_limits(tmp_path: Path) -> None:
+    """So a certified run has the price of its limits, and is told apart from other promises."""
+    certified = ("problem.confidence=0.9", "problem.uncertified=stop", "problem.clip=3")
+    paths = [
+        run_of(tmp_path / "a", *certified, "problem.certify=each_site"),
+        run_of(tmp_path / "b", *certified),
+        run_of(tmp_path / "c", "problem.constraint=[]"),
+    ]
+    each, pooled, free = runs_trainings(paths, ["a", "b", "c"])
+    assert each["without"] == pooled["without"] == free["without"]
+    assert each["title"].endswith(" · certify each_site")
+    assert pooled["title"].endswith(" · certify pooled")
+
+
 def test_trials_of_a_search(tmp_path: Path) -> None:
     trial = {"method": "ssca", "number": 0, "settings": {}, "seconds": 2.0}
     path = write(

@@ -111,6 +111,9 @@ def fnr(options: str) -> str:
         ("", ["algorithm.rho.b=1"], "unknown key 'b' in [algorithm.rho]: known are a, alpha"),
         ("", ["algorithm.rho.alpha=0.4"], "algorithm.rho lacks a"),
         ("", ["algorithm.rho.warm=1"], "algorithm.rho.warm"),
+        ("[[constraint]]", [], "unknown section [constraint]: write it as [[problem.constraint]]"),
+        ("[constraint]", [], "write it as [[problem.constraint]]"),
+        ("[problem.constraint]", [], "it must be a list, each entry under [[problem.constraint]]"),
         ("", ["batch=1"], "section.key=value"),
         ("", ["algorithm.batch"], "section.key=value"),
         ("[algorithm", [], "not valid TOML"),
@@ -220,8 +223,11 @@ def test_read_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no\.toml: No such file"):
         read(tmp_path / "no.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match=r"cannot read .*binary.toml"):
+    with pytest.raises(UserError, match=r"binary.toml is no UTF-8 text; name a TOML file"):
         read(tmp_path / "binary.toml")
+    (tmp_path / "config.toml").write_text("")
+    with pytest.raises(UserError, match=r"is the directory of a run.*fedssca run --resume"):
+        read(tmp_path)
 
 
 def test_places_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from contextlib import suppress
 
 import pytest
@@ -18,6 +19,14 @@ def console(terminal: bool = False) -> Console:
 def text_of(used: Console) -> str:
     assert isinstance(used.file, io.StringIO)
     return used.file.getvalue()
+
+
+def test_warnings_are_notes() -> None:
+    used = console()
+    with ProgressLine(used, "run", 10) as line, line.noting_warnings():
+        warnings.warn("a step size is large", stacklevel=2)
+    assert text_of(used).startswith("note: a step size is large")
+    assert ".py" not in text_of(used)
 
 
 def test_notes_wait_for_the_first_number_and_are_shown_once() -> None:

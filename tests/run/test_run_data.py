@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fedssca
+from fedssca.errors import UserError
 from fedssca.run.build import build
 from fedssca.run.config import parse
 from tests.cli_helpers import Shell, same_run, weights
@@ -97,6 +99,31 @@ def test_ways_to_share_out(shell: Shell, tmp_path: Path, settings: tuple[str, ..
     result = json.loads(outcome.out)
     assert result["test_accuracy"] > 0.7
     assert np.isfinite(weights(tmp_path / "out")).all()
+
+
+def test_a_confidence_without_a_limit_is_noted() -> None:
+    config = parse("", ["problem.confidence=0.9", "algorithm.name=sgd"])
+    with pytest.warns(UserWarning, match="certifies nothing, because no limit is stated"):
+        build(config)
+
+
+def test_arguments_in_another_order_or_without_sense_are_refused() -> None:
+    problem = fedssca.classifier(fedssca.linear(features=2, classes=2))
+    clients = [{"x": np.zeros((9, 2), np.float32), "y": np.arange(9) % 2}]
+    steps = fedssca.sgd(problem, batch=3, rate=fedssca.power(0.1))
+    with pytest.raises(UserError, match="simulate takes a problem, the clients, an algorithm"):
+        fedssca.simulate(clients, problem, steps, rounds=2)  # type: ignore[arg-type]
+    for rounds in (0, "auto"):
+        with pytest.raises(UserError, match=f"rounds = {rounds!r}: it must be a whole number"):
+            fedssca.auto(problem, fedssca.Rows.of(clients), batch=3, rounds=rounds)  # type: ignore[arg-type]
+
+
+def test_features_that_tell_nothing_are_refused(shell: Shell, tmp_path: Path) -> None:
+    """Where no row moves the model, no step size can be found."""
+    np.savez(tmp_path / "flat.npz", x=np.zeros((ROWS, 3), np.float32), y=np.arange(ROWS) % 2)
+    settings = ("--set", f"data.path={tmp_path / 'flat.npz'}", "--set", "algorithm.batch=5")
+    line = shell.refused("run", shell.small, *settings, "--out", tmp_path / "run", "--quiet")
+    assert "is every feature constant? fedssca data describe shows it" in line
 
 
 def test_the_weight_of_the_norm_follows_the_rows_of_a_table() -> None:

@@ -109,7 +109,7 @@ def test_deployed_is_simulated(settings: list[str], package: Path) -> None:
                 *("data.split=feature", "model.name=torch_nets:parties"),
                 "model.options={widths=[15, 14]}",
             ],
-            "bottom 1 does not take the 15 columns of its party: mat1 and mat2",
+            "bottom 1 does not take the 15 columns of its party: RuntimeError: mat1 and mat2",
         ),
     ],
 )

@@ -299,6 +299,15 @@ def test_bad_input_leaves_nothing_behind(
     assert not out.parent.exists()
 
 
+def test_notes_about_the_data_do_not_hide_an_error(shell: Shell, tmp_path: Path) -> None:
+    """A column that is left out is a note, not a warning with a line of the source."""
+    rows = "".join(f"p{i},{i % 7},{i % 2}\n" for i in range(60))
+    (tmp_path / "rows.csv").write_text("who,age,y\n" + rows)
+    data = ("--set", f"data.path={tmp_path / 'rows.csv'}", "--set", "algorithm.batch=50")
+    line = shell.refused("tune", shell.small, *data, "--trials", 1, "--out", tmp_path / "found")
+    assert "batch = 50 is larger than client" in line
+
+
 def test_bad_places(shell: Shell) -> None:
     assert "cannot read no.toml" in shell.refused("tune", "no.toml")
     assert "Missing argument" in shell.refused("tune")

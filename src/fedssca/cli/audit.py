@@ -72,7 +72,7 @@ def audit(
         raise UserError(f"--out {folder}: it is a file, name a folder")
     console = progress_console(quiet, as_json)
     try:
-        with ProgressLine(console, "the audit") as line:
+        with ProgressLine(console, "the audit") as line, line.noting_warnings():
             found = examine(config, attack, line.preparing)
             written = _save(folder, found)
     except KeyboardInterrupt:
@@ -89,7 +89,8 @@ def _check_epsilon(config: Config, quiet: bool, as_json: bool) -> None:
     """Print the claimed epsilon beside the lower bound; exit with 1 if the bound is above it."""
     from fedssca.studies.audit.canaries import audit_epsilon
 
-    with ProgressLine(progress_console(quiet, as_json), "the audit") as line:
+    console = progress_console(quiet, as_json)
+    with ProgressLine(console, "the audit") as line, line.noting_warnings():
         line.preparing("attacking the messages of a client with canaries")
         found = audit_epsilon(config)
     if as_json:

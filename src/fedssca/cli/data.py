@@ -150,7 +150,7 @@ def _config_of(files: list[str], label: str, settings: list[str] | None) -> Conf
 
 def _show(found: TableDescription) -> None:
     console = Console()
-    parts = "" if found.clients is None else f" in {len(found.clients)} files"
+    parts = "" if found.clients is None else f" of {len(found.clients)} clients"
     console.print(
         f"{found.name}: {found.rows} rows{parts}, {found.test_rows} of them for testing; "
         f"{len(found.columns)} columns become {found.features} features",

@@ -76,6 +76,8 @@ def psi(
     names = ids or ["ids"]
     if len(names) not in (1, len(files)):
         raise UserError(f"--id was given {len(names)} times for {len(files)} files: once, or each")
+    if len(set(files)) < len(files):
+        raise UserError("a file is named twice: name one file for each party")
     columns = names * len(files) if len(names) == 1 else names
     targets = _targets(files, out)
     tables = [open_with_ids(path, column) for path, column in zip(files, columns, strict=True)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -125,7 +124,9 @@ def run(
 
 def without_constraints(config: Config) -> Config:
     """Return the same run with the loss as its objective and no constraints."""
-    problem = dataclasses.replace(config.problem, objective="loss", column=None, constraint=[])
+    problem = dataclasses.replace(
+        config.problem, objective="loss", column=None, constraint=[], confidence=None
+    )
     algorithm = config.algorithm
     if algorithm.probes:  # step sizes that were calibrated for the constraints do not fit
         algorithm = dataclasses.replace(
@@ -150,11 +151,9 @@ def _train(
 
     with (
         ProgressLine(console, folder.name, config.algorithm.most_rounds, shown=shown) as line,
-        warnings.catch_warnings(),
+        line.noting_warnings(),
         exporting(folder, targets) as export,
     ):
-        warnings.simplefilter("always")
-        warnings.showwarning = lambda message, *_, **__: line.note(str(message))
 
         def show(row: dict[str, Any]) -> None:
             export(row)

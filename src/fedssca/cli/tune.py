@@ -66,7 +66,8 @@ def tune(
     folder = out or Path("runs") / f"tune-{file.stem}"
     seed = config.run.seed if seed is None else seed
     try:
-        with ProgressLine(progress_console(quiet, as_json), "the first trial") as line:
+        console = progress_console(quiet, as_json)
+        with ProgressLine(console, "the first trial") as line, line.noting_warnings():
             found = tune_into(folder, config, names, trials, seed, line, resume)
     except KeyboardInterrupt:
         if (folder / "trials.jsonl").exists():

@@ -246,10 +246,12 @@ def in_train(name: str, y: Array, fraction: float, seed: int) -> Array:
     """Mark the training rows with `stratified`; a UserError if no row could be set aside."""
     train = stratified(y, fraction, seed)
     if train.all():
+        classes = len(np.unique(y))
+        number = '; is it a number? then set problem.task = "regression"' if classes > 20 else ""
         raise UserError(
             f"{name}: too few rows to set aside {fraction:g} of each class for testing (rows: "
-            f"{len(y)}, classes: {len(np.unique(y))}); give more rows, a larger test_fraction or "
-            "another label"
+            f"{len(y)}, classes: {classes}); give more rows, a larger test_fraction or another "
+            f"label{number}"
         )
     return train
 

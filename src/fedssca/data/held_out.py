@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
 
-from fedssca.data.encode import as_text
+from fedssca.data.encode import as_text, is_text
 from fedssca.data.files import expanded
 from fedssca.data.lines import Reading, read_lines
 from fedssca.data.load import DataSource
 from fedssca.data.raw import RawData
-from fedssca.data.tables import is_text_table
+from fedssca.data.tables import is_text_table, text_column
 from fedssca.errors import UserError
 
 __all__ = ["held_out_rows"]
@@ -20,7 +21,8 @@ __all__ = ["held_out_rows"]
 def held_out_rows(source: DataSource) -> dict[str, list[str]]:
     """Return the columns of the raw rows that are set aside, as text by name.
 
-    Cells of text files are those of the file; other tables lack the columns that are dropped.
+    Cells of text files are those of the file, but decimal commas become points; other tables lack
+    the columns that are dropped.
     """
     if source.test_path:
         raise UserError(f"the test rows are those of data.test_path = {source.test_path!r}")
@@ -43,9 +45,18 @@ def _as_written(paths: list[Path], reading: Reading, held: np.ndarray) -> dict[s
     for path in paths:
         lines = read_lines(path, reading)
         rows = lines.rows()
-        own = [row for row, keep in zip(rows, held[begin:], strict=False) if keep]
+        own = held[begin : begin + len(rows)]
         begin += len(rows)
+        columns = dict(zip(lines.header, zip(*rows, strict=True), strict=True))
         for name in found or lines.header:
-            place = lines.header.index(name)
-            found.setdefault(name, []).extend(row[place].strip() for row in own)
+            cells = [cell.strip() for cell in columns[name]]
+            if lines.separator != "," and _has_decimal_commas(cells, reading):
+                cells = [cell.replace(",", ".") for cell in cells]
+            found.setdefault(name, []).extend(compress(cells, own))
     return found
+
+
+def _has_decimal_commas(cells: list[str], reading: Reading) -> bool:
+    """Whether a column is one of numbers only if its commas are read as decimal points."""
+    plain, with_commas = (text_column(cells, reading, comma) for comma in (False, True))
+    return is_text(plain) and not is_text(with_commas)

@@ -168,6 +168,7 @@ def by_sample(
     `sizes` gives the rows of each client, as counts (rows left over are not used) or as fractions
     that sum to 1.
     """
+    _check_columns(columns)
     n = len(next(iter(columns.values())))
     _known(partition, ("iid", "contiguous", "dirichlet", "classes"))
     skewed = partition in ("dirichlet", "classes")
@@ -220,6 +221,7 @@ def by_feature(
     `partition` is "contiguous" (in their order) or "iid" (at random). `sizes` gives the features of
     each client, as counts that sum to P or as fractions that sum to 1.
     """
+    _check_columns(columns)
     width = columns["x"].shape[1]
     _known(partition, ("contiguous", "iid"))
     _enough(clients, width, "features")
@@ -291,14 +293,22 @@ def _counts(sizes: Sequence[float] | None, clients: int, n: int, exact: bool) ->
     return counts
 
 
+def _check_columns(columns: Mapping[str, Array]) -> None:
+    if not isinstance(columns, Mapping) or not all(hasattr(v, "shape") for v in columns.values()):
+        raise UserError(
+            "the columns of the rows should be a mapping of arrays, such as data.train of a "
+            f'Dataset or {{"x": ..., "y": ...}}, not a {type(columns).__name__}'
+        )
+
+
 def _known(partition: str, names: tuple[str, ...]) -> None:
     if partition not in names:
         raise UserError(f"no partition {partition!r}: {nearest(partition, names)}")
 
 
 def _enough(clients: int, n: int, what: str) -> None:
-    if not 1 <= clients <= n:
-        raise UserError(f"clients is {clients}; there are {n} {what}: it should be 1 to {n}")
+    if not isinstance(clients, int | np.integer) or not 1 <= clients <= n:
+        raise UserError(f"clients is {clients!r}; there are {n} {what}: it should be 1 to {n}")
 
 
 def _in_range(i: int, count: int, what: str) -> None:

@@ -112,7 +112,7 @@ def write_site_files(
     clients = share_out(config.data, dataset, config.run.seed)
     if clients.count != sites:
         raise UserError(
-            f"data.path names {clients.count} files, one for each site, and {sites} sites are to "
+            f"the data have {clients.count} clients, one for each site, and {sites} sites are to "
             f"start: set --sites {clients.count}"
         )
     folder.mkdir(parents=True, exist_ok=True)

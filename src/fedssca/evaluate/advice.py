@@ -54,7 +54,7 @@ def explain(
         lines.append(f"{_how_far(bound, least, now)}; {more}")
     if alone and problem.constraints > 1:
         names = ", ".join(dict.fromkeys(bound.title or bound.quantity for bound in problem.bounds))
-        lines.append(f"the limits pull against each other ({names}): relax one of them")
+        lines.append(f"the limits conflict with each other ({names}): relax one of them")
     return lines
 
 

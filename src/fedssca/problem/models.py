@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedssca.errors import UserError
 from fedssca.problem.constraints import Constraint, ScoreTerm, worst_parts
 from fedssca.problem.forms import AnyModel, DividedModel, JoinedModel, Model
 from fedssca.problem.layers import ACTIVATIONS, Dense, apply_stack
@@ -60,6 +61,9 @@ def mlp(
     with a LayerNorm before every activation if `layer_norm` is true. The flat vector is everything
     above the first layer, then W_1.
     """
+    _check_widths(features=features, classes=classes)
+    if isinstance(hidden, int):
+        _check_widths(hidden=hidden)
     paper = isinstance(hidden, int) and not biases and not layer_norm
     style = Style.of(activation, not paper if biases is None else biases, layer_norm)
     if not isinstance(hidden, int) or not paper:
@@ -89,6 +93,7 @@ def linear(
     With `classes` = 1 there is one score, which predicts a number. Scores of several labels at once
     are not `exclusive`: each of two has its own.
     """
+    _check_widths(features=features, classes=classes)
     two = classes == 2 and exclusive
     rows = 1 if two else classes
 
@@ -101,6 +106,13 @@ def linear(
         return scores if not two else jnp.concatenate([jnp.zeros_like(scores), scores], axis=1)
 
     return Model(init, top, scale)
+
+
+def _check_widths(**widths: int) -> None:
+    """Raise a UserError about a number of features, units or classes below 1."""
+    for name, width in widths.items():
+        if width < 1:
+            raise UserError(f"{name} = {width}: it must be at least 1")
 
 
 def party_mlp(
@@ -234,6 +246,7 @@ def classifier(
     start, unravel = flattened(params)
 
     def scores(w: Array, batch: Batch) -> Array:
+        _check_features(model, params, batch["x"].shape[-1])
         return model.apply(unravel(w), batch["x"])
 
     def split(stacked: ScoreTerm, measures: ScoreMeasures) -> Vertical:
@@ -254,6 +267,19 @@ def classifier(
         depth=getattr(model, "depth", 0) or depth_of(params),
         task=task,
     )
+
+
+def _check_features(model: AnyModel, params: Any, features: int) -> None:
+    """Raise a UserError unless rows with so many features are what the model takes.
+
+    The parties of a joined model may leave columns out.
+    """
+    if isinstance(model, JoinedModel):
+        needed = 1 + max(place for own in model.parties for place in own)
+    else:
+        needed = model.width(params)
+    if features < needed or (features > needed and not isinstance(model, JoinedModel)):
+        raise UserError(f"the rows have {features} features, and the model takes {needed}")
 
 
 def depth_of(params: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -51,10 +51,13 @@ def own_model(
     if is_torch(found):
         from fedssca.problem.torch_own import torch_model
 
-        found = torch_model(name, made, features, scale, dtype, parties)
-    elif not isinstance(found, Model | JoinedModel):
+        model: AnyModel = torch_model(name, made, features, scale, dtype, parties)
+        _check_scores(name, model, features, outputs)  # torch's modules check their rows themselves
+        return model
+    if not isinstance(found, Model | JoinedModel):
         found = _applied(name, found, made, features, scale, dtype)
     _check_scores(name, found, features, outputs)
+    _check_rows(name, found, features)
     return found
 
 
@@ -134,7 +137,7 @@ def _applied(
 
 
 def _check_scores(name: str, model: AnyModel, features: int, outputs: int) -> None:
-    """Raise a UserError unless the model takes the features and gives the outputs, row by row."""
+    """Raise a UserError unless the model takes the features and gives the outputs."""
     params = model.init(0)
     if (width := model.width(params)) != features:
         raise UserError(f"model.name = {name!r} takes {width} features, the data have {features}")
@@ -150,9 +153,14 @@ def _check_scores(name: str, model: AnyModel, features: int, outputs: int) -> No
             f"model.name = {name!r} gives shape {shape} for 2 rows: scores of shape "
             f"(2, {outputs}) are needed, one for each class"
         )
-    scores: Any = model.apply
+
+
+def _check_rows(name: str, model: AnyModel, features: int) -> None:
+    """Raise a UserError unless the scores of a row depend on this row only."""
+    params, scores = model.init(0), cast(Any, model.apply)
+    dtype = ravel_pytree(params)[0].dtype
 
     def call(x: np.ndarray) -> np.ndarray:
         return np.asarray(scores(params, jnp.asarray(x)))
 
-    check_rows(f"model.name = {name!r}", call, some_rows(np.zeros((2, features), rows.dtype)))
+    check_rows(f"model.name = {name!r}", call, some_rows(np.zeros((2, features), dtype)))

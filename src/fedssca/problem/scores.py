@@ -75,6 +75,12 @@ def assemble(
     if l2 < 0:
         raise UserError(f"l2 = {l2}: it must not be negative")
     constraints = [*constraints, *parts]
+    for constraint in constraints:
+        if not isinstance(constraint, Constraint):
+            raise UserError(
+                f"constraints holds a {type(constraint).__name__}: give one list of constraints, "
+                "such as loss_at_most(0.2) + recall_at_least(0.9, labels)"
+            )
     if task.weight is not None and objective != "loss":
         raise UserError(f'objective = {objective!r} takes no weights; only "loss" does')
     loss = LOSS if task.weight is None else WEIGHTED_LOSS
@@ -95,7 +101,7 @@ def assemble(
 
     def stacked(outputs: Array, batch: Batch) -> Array:
         now = Once(outputs, batch, task)
-        return jnp.stack([now.of(fn) for fn in fns.values()])
+        return jnp.stack([_one_per_row(name, now.of(fn)) for name, fn in fns.items()])
 
     def measures(outputs: Array, batch: Batch) -> dict[str, Sequence[Rate]]:
         now, rates = Once(outputs, batch, task), dict(task.measures(outputs, batch))
@@ -138,6 +144,15 @@ def assemble(
 def layers(params: Params) -> int:
     """The number of layers with weights in a tree of parameters: arrays with two or more axes."""
     return sum(getattr(leaf, "ndim", 0) > 1 for leaf in jax.tree.leaves(params))
+
+
+def _one_per_row(name: str, values: Array) -> Array:
+    """The values of a term, if it gives one for each row; else a UserError."""
+    if jnp.ndim(values) != 1:
+        raise UserError(
+            f"{name} gives an array of shape {jnp.shape(values)}: one number for each row is needed"
+        )
+    return values
 
 
 def growth_of(depth: int) -> float:

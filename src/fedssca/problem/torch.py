@@ -26,7 +26,7 @@ from fedssca.errors import UserError
 from fedssca.problem.callbacks import called_back, leading, picked
 from fedssca.problem.constraints import Constraint, worst_parts
 from fedssca.problem.custom import custom_problem
-from fedssca.problem.functions import check_rows, some_rows
+from fedssca.problem.functions import check_rows, error_line, some_rows
 from fedssca.problem.limits import Limit
 from fedssca.problem.problem import Array, Batch, Problem
 from fedssca.problem.scores import assemble, growth_of, layers
@@ -42,7 +42,7 @@ except ImportError as missing:
         f"gigabytes of CUDA), then {pip_install('torch')}"
     ) from missing
 
-from fedssca.problem.torch_checks import check_module, first_line, replace_batch_norm
+from fedssca.problem.torch_checks import check_module, replace_batch_norm
 
 __all__ = [
     "ModuleLayout",
@@ -230,7 +230,7 @@ class ModuleLayout(NamedTuple):
             raise
         except Exception as error:
             raise UserError(
-                f"the head does not take h of shape (rows, {width}): {first_line(error)}"
+                f"the head does not take h of shape (rows, {width}): {error_line(error)}"
             ) from error
         if found.ndim != 2 or len(found) != 2:
             raise UserError(
@@ -348,7 +348,7 @@ def bridge(
                     own = ", ".join(map(str, ("rows", *batch["x"].shape[1:])))
                     raise UserError(
                         f"{what} does not take x of shape ({own}) and type {batch['x'].dtype}: "
-                        f"{first_line(error)}"
+                        f"{error_line(error)}"
                     ) from error
         if not isinstance(found, torch.Tensor):
             raise UserError(f"{what} returned {type(found).__name__}: it must return one tensor")

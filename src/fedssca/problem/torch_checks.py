@@ -13,7 +13,7 @@ import torch
 
 from fedssca.errors import UserError
 
-__all__ = ["check_module", "first_line", "replace_batch_norm"]
+__all__ = ["check_module", "replace_batch_norm"]
 
 
 def check_module(module: torch.nn.Module) -> None:
@@ -45,12 +45,6 @@ def check_module(module: torch.nn.Module) -> None:
                 f"{where} has no shape yet: call the module once on a few rows, or give the number "
                 "of inputs"
             )
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error inside a module, with the kind of error if it is no word of it."""
-    lines = str(error).strip().splitlines() or [""]
-    return lines[0] if isinstance(error, RuntimeError) else f"{type(error).__name__}: {lines[0]}"
 
 
 def replace_batch_norm(module: torch.nn.Module) -> torch.nn.Module:

@@ -10,8 +10,8 @@ import torch
 
 from fedssca.errors import UserError
 from fedssca.problem.forms import JoinedModel
+from fedssca.problem.functions import error_line
 from fedssca.problem.torch import layout_of, load_into
-from fedssca.problem.torch_checks import first_line
 from fedssca.problem.torch_parties import joined_modules, one_module
 
 __all__ = ["torch_model", "torch_parts", "torch_state"]
@@ -61,7 +61,7 @@ def _check_widths(
         except Exception as error:
             raise UserError(
                 f"model.name = {name!r}: bottom {number} does not take the {len(own)} columns of "
-                f"its party: {first_line(error)}"
+                f"its party: {error_line(error)}"
             ) from error
 
 

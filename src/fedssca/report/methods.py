@@ -24,6 +24,7 @@ from fedssca.report.gather import (
     setting_leaves,
 )
 from fedssca.report.limits import number
+from fedssca.run.schema.problem import ABOUT_LIMITS
 
 __all__ = ["folder_trainings", "named_problems", "run_training", "runs_trainings"]
 
@@ -33,7 +34,7 @@ MOST = 20_000
 PROBLEM = ("data.", "model.", "problem.")
 METHOD_KEYS = ("problem.penalty",)
 """Keys of the problem's section that are settings of methods."""
-LIMIT_KEYS = ("problem.constraint", "problem.confidence")
+LIMIT_KEYS = tuple(f"problem.{key}" for key in ABOUT_LIMITS)
 OBJECTIVES = {"norm": "smallest network", "loss": "least loss"}
 AT_LEAST = ("recall", "precision")
 
@@ -112,7 +113,7 @@ def _problem_of(tree: Row) -> Row:
         "problem": json.dumps(own, sort_keys=True),
         "without": json.dumps(free, sort_keys=True),
         "limited": bool(limits),
-        "settings": free,
+        "settings": {key: own[key] for key in own if not key.startswith("problem.constraint")},
         "title": " · ".join(part for part in parts if part) + ("" if limits else " · no limits"),
     }
 

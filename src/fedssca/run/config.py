@@ -73,12 +73,17 @@ def tree_of_toml(text: str, source: str) -> dict[str, Any]:
 
 def read(path: Path) -> str:
     """The text of a configuration file."""
+    if (path / "config.toml").is_file():
+        raise UserError(
+            f"{path} is the directory of a run, no TOML file: name {path / 'config.toml'}, or "
+            f"continue the run with fedssca run --resume {path}"
+        )
     try:
         return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"cannot read {path}: {getattr(error, 'strerror', None) or error}; check the path"
-        ) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no UTF-8 text; name a TOML file") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the path") from error
 
 
 def embedded_default() -> str:

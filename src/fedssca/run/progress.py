@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -138,6 +139,14 @@ class ProgressLine:
             self._print_note(text)
         else:
             self._waiting.append(text)
+
+    @contextmanager
+    def noting_warnings(self) -> Iterator[None]:
+        """Show warnings as notes."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = lambda message, *_, **__: self.note(str(message))
+            yield
 
     def warn(self, text: str) -> None:
         """Print a line above the bar at once."""

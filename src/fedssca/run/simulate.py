@@ -91,6 +91,10 @@ def simulate(
     drawn, so the seed does not matter. A stream cannot be rewound: `resume` continues with the rows
     that come next. When a source ends, training does too, and `Result.notes` says so.
     """
+    if not isinstance(problem, Problem) or not isinstance(algorithm, Algorithm):
+        raise UserError(
+            "simulate takes a problem, the clients, an algorithm and rounds, in this order"
+        )
     if rounds < 1:
         raise UserError(f"rounds = {rounds}: at least 1 is needed")
     if not 0 <= seed < 2**63:

@@ -26,6 +26,7 @@ batch = 2
 def shell(tmp_path: Path, monkeypatch, capsys) -> Shell:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.toml").write_text(RUN)
+    (tmp_path / "notes.toml").write_text(RUN + "[problem]\nconfidence = 0.9\n")
     return Shell(tmp_path, monkeypatch, capsys)
 
 
@@ -45,6 +46,7 @@ def test_an_audit_with_an_attack_leaves_numbers_words_and_a_picture(shell) -> No
     assert (shell.folder / "o" / "audit.png").read_bytes().startswith(b"\x89PNG")
     for words in ("server", "peer", "open", "to change it", "secure_sum", "proves nothing"):
         assert words in seen.out
+    assert "…" not in seen.out  # nothing is cut off in 80 columns
 
 
 def test_json_is_one_object_on_stdout(shell) -> None:
@@ -76,6 +78,7 @@ def test_help_has_an_example(shell) -> None:
         (["run.toml", "--set", "privacy.clip=1", "--set", "privacy.unit=x"], "privacy.unit"),
         (["run.toml", "--set", "data.path=none.csv"], "none.csv"),
         (["run.toml", "--out", "run.toml"], "name a folder"),
+        (["notes.toml", "--privacy"], "the run has no noise"),
         (["run.toml", "--set", "data.name=mnist", "--set", "data.dir=none"], "mnist"),
     ],
 )

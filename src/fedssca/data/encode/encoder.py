@@ -145,7 +145,9 @@ def fit_encoder(
     for name, parts in summaries.items():
         whole = joined(name, parts)
         if name not in use and looks_like_id(name, whole):
-            left_out[name] = "it looks like an id, all its values are different"
+            left_out[name] = (
+                "it looks like an id, all its values are different; list it in keep to use it"
+            )
             ids.append(name)
         elif whole.kind == "text" and not whole.counts and not whole.dates:
             left_out[name] = "no site has enough rows with the same value"

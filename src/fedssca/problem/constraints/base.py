@@ -223,5 +223,5 @@ def check_limit(kind: KindName, limit: float) -> None:
     allowed = KINDS[kind].limit
     if limit not in allowed:
         raise UserError(
-            f"constraint {kind!r}: limit = {limit}: it must be {allowed.words('limit')}"
+            f"constraint {kind!r}: limit = {limit!r}: it must be {allowed.words('limit')}"
         )

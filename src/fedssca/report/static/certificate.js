@@ -4,6 +4,7 @@ import { card, el } from "./dom.js";
 import { csvButton } from "./files.js";
 import { limitsOf, limitWords, promiseWords, STATUSES, statusMark, summaryOf } from "./limits.js";
 import { show } from "./numbers.js";
+import { columnHead, stackingTable } from "./stacking.js";
 import { BOUND_LEGEND, limitStrip, STRIP_LEGEND } from "./strip.js";
 
 const VERDICTS = {
@@ -139,42 +140,21 @@ function certificateTable(entries, columns, label) {
     const small = below?.(entry);
     return small ? [words, el("span", { class: "sub" }, small)] : words;
   };
-  return el(
-    "div",
-    { class: "scroll tall", tabindex: 0, role: "region", "aria-label": label },
+  const rowOf = (entry) =>
     el(
-      "table",
-      { class: "stacking", role: "table" },
-      el(
-        "thead",
-        { role: "rowgroup" },
-        el(
-          "tr",
-          { role: "row" },
-          shown.map((column) =>
-            el("th", { scope: "col", role: "columnheader", class: kind(column) }, column.head),
-          ),
-        ),
+      "tr",
+      { role: "row" },
+      shown.map((column, k) =>
+        k
+          ? el(
+              "td",
+              { role: "cell", class: kind(column), "data-head": column.head },
+              content(column, entry),
+            )
+          : el("th", { scope: "row", role: "rowheader" }, content(column, entry)),
       ),
-      el(
-        "tbody",
-        { role: "rowgroup" },
-        entries.map((entry) =>
-          el(
-            "tr",
-            { role: "row" },
-            shown.map((column, k) =>
-              k
-                ? el(
-                    "td",
-                    { role: "cell", class: kind(column), "data-head": column.head },
-                    content(column, entry),
-                  )
-                : el("th", { scope: "row", role: "rowheader" }, content(column, entry)),
-            ),
-          ),
-        ),
-      ),
-    ),
-  );
+    );
+  const heads = shown.map((column) => columnHead(column.head, kind(column)));
+  const body = el("tbody", { role: "rowgroup" }, entries.map(rowOf));
+  return stackingTable(label, heads, body, { region: "tall" });
 }

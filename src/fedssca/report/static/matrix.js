@@ -4,6 +4,7 @@ import { card, el } from "./dom.js";
 import { csvButton } from "./files.js";
 import { grouped, summaryOf } from "./methods.js";
 import { show } from "./numbers.js";
+import { columnHead, stackingTable } from "./stacking.js";
 
 const LEVEL = 0.01;
 const MOST_WITHOUT_FILTER = 8;
@@ -104,31 +105,14 @@ function measureSwitch(choose) {
 }
 
 function matrix(problems, methods, measure, open) {
-  const heads = methods.map((method) => el("th", { scope: "col", role: "columnheader" }, method));
-  return el(
-    "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": "Methods and problems" },
-    el(
-      "table",
-      { class: "stacking wrapping", role: "table" },
-      el(
-        "thead",
-        { role: "rowgroup" },
-        el(
-          "tr",
-          { role: "row" },
-          el("th", { scope: "col", role: "columnheader" }, "problem"),
-          heads,
-        ),
-      ),
-      el(
-        "tbody",
-        { role: "rowgroup" },
-        problems.length > 1 ? summaryRow(problems, methods) : null,
-        problems.map((problem) => problemRow(problem, methods, measure, open)),
-      ),
-    ),
+  const heads = ["problem", ...methods].map((name) => columnHead(name));
+  const body = el(
+    "tbody",
+    { role: "rowgroup" },
+    problems.length > 1 ? summaryRow(problems, methods) : null,
+    problems.map((problem) => problemRow(problem, methods, measure, open)),
   );
+  return stackingTable("Methods and problems", heads, body, { table: "wrapping" });
 }
 
 function summaryRow(problems, methods) {

@@ -3,6 +3,7 @@
 import { el } from "./dom.js";
 import { show } from "./numbers.js";
 import { byValue, sortHeading } from "./sorting.js";
+import { stackingTable } from "./stacking.js";
 import { swatch } from "./theme.js";
 
 const MOST_ROWS = 1000;
@@ -38,25 +39,11 @@ export function sortableTable(what, columns, rows, label) {
     return cell;
   };
   fill(rows);
-  return el(
-    "div",
-    { class: "scroll tall", tabindex: 0, role: "region", "aria-label": label },
-    el(
-      "table",
-      { class: "stacking wrapping", role: "table" },
-      el(
-        "thead",
-        { role: "rowgroup" },
-        el(
-          "tr",
-          { role: "row" },
-          heading(what, (row) => row.name, ""),
-          columns.map((column) => heading(column.head, column.of, classOf(column))),
-        ),
-      ),
-      body,
-    ),
-  );
+  const heads = [
+    heading(what, (row) => row.name, ""),
+    ...columns.map((column) => heading(column.head, column.of, classOf(column))),
+  ];
+  return stackingTable(label, heads, body, { region: "tall", table: "wrapping" });
 }
 
 /** The rows of the same table for a file. */

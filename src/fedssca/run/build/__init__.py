@@ -89,6 +89,12 @@ def build(
     `clients` given nothing is shared out, and `engine` probes them in place of the config's
     runtime.
     """
+    if config.problem.confidence and not config.problem.constraint:
+        warnings.warn(
+            f"problem.confidence = {config.problem.confidence:g} certifies nothing, because no "
+            "limit is stated: add a [[problem.constraint]]",
+            stacklevel=2,
+        )
     dataset = dataset or load_dataset(config)
     clients, calibration = divided(config, dataset, clients)
     if clients.count != config.data.clients:  # clients that have files of their own

@@ -7,7 +7,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fedssca.data import Columns, Rows, Streams
+from fedssca.errors import UserError
 from fedssca.methods.algorithm import Algorithm
 from fedssca.methods.calibrate import PROBES, StepSizes, calibrate, probe
 from fedssca.methods.corrected import corrected_ssca
@@ -58,6 +61,8 @@ def auto_for(
     dropout: float = 0.0,
 ) -> Callable[[int], Algorithm]:
     """The same for any number of rounds, calibrated once for `rounds` of them."""
+    if not isinstance(rounds, int | np.integer) or rounds < 1:
+        raise UserError(f"rounds = {rounds!r}: it must be a whole number, at least 1")
 
     def asked(algorithm: Algorithm) -> Algorithm:
         if not cohort:
@@ -165,4 +170,10 @@ def _found(
 
     asked, noise = wrap(probe(problem, batch, noised=True))
     deviation = noise_deviation(noise, cohort_of(asked, problem), clients)
-    return calibrate(problem, batch, rounds, runtime, noise=deviation, **given)
+    found = calibrate(problem, batch, rounds, runtime, noise=deviation, **given)
+    if np.isinf(found.tau).any():
+        raise UserError(
+            "all gradients at the start are zero, so no step sizes can be found: is every feature "
+            "constant? fedssca data describe shows it"
+        )
+    return found

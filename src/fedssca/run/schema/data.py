@@ -169,7 +169,7 @@ class DataSettings:
     )
     partition: Literal["iid", "contiguous", "dirichlet", "classes"] = key(
         "How rows are divided: at random, in order, with skewed labels (dirichlet), or with few "
-        "classes per client. Columns are always divided in order, which iid stands for too. "
+        "classes per client. Columns are always divided in order, also with iid. "
         "IidPartitioner, DirichletPartitioner and PathologicalPartitioner, as flwr-datasets calls "
         "them, mean iid, dirichlet and classes.",
         title="How rows are divided",

@@ -66,8 +66,8 @@ class SiteLimits:
         default=False,
     )
     open_blocks: Flag = key(
-        "A party with columns that asks for hidden messages sends its block of the gradient all "
-        "the same. Nobody else has the same block, so that no sum can hide it.",
+        "A party with columns sends its block of the gradient although it asks for hidden "
+        "messages. Nobody else has the same block, so no sum can hide it.",
         default=False,
     )
     noise: Flag = key(

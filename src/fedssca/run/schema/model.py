@@ -121,7 +121,7 @@ class ModelSettings:
     )
     train: TextOrTexts | None = key(
         "The parts of the network that are trained, such as head, or [layer2, head]; all others "
-        "stay as they are at the start. The line about an unknown part names all parts.",
+        "stay as they are at the start. An unknown name is refused with a list of all parts.",
         title="Parts that are trained",
         default=None,
         unset="all parts",

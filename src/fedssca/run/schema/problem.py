@@ -35,9 +35,11 @@ from fedssca.run.schema.types import (
 if TYPE_CHECKING:
     from fedssca.data.encode.targets import TargetKind
 
-__all__ = ["CLIP", "ProblemSettings"]
+__all__ = ["ABOUT_LIMITS", "CLIP", "ProblemSettings"]
 
 CLIP = 5.0
+ABOUT_LIMITS = ("constraint", "confidence", "certify", "uncertified", "clip")
+"""The keys without effect where no limit is stated."""
 LossOrOwn: TypeAlias = Annotated[
     Annotated[LossName, Tag("<known>")] | Annotated[FunctionName, Tag("<own>")],
     Discriminator(named_or_own),
@@ -126,7 +128,7 @@ class ProblemSettings:
         default="continue",
     )
     clip: Positive = key(
-        "In certificates, losses of single rows above this count as this much.",
+        "In certificates, a loss of a single row above this value counts as this value.",
         title="Largest loss of a row in certificates",
         default=CLIP,
     )

@@ -199,7 +199,7 @@ def _line(kind: Any, error: dict[str, Any]) -> tuple[str, str]:
         place = f"key {name!r} in [{owner}]" if owner else f"section [{name}]"
         if not owner and table_of(next(iter(keys_of(kind).values())).annotation) is None:
             place = f"key {name!r}"
-        return key, f"unknown {place}: {nearest(name, keys_of(table))}"
+        return key, f"unknown {place}: {_elsewhere(kind, name) or nearest(name, keys_of(table))}"
     if said == "missing":
         return key, f"{owner} lacks {name}: add {name} = ..."
     if said == "dataclass_type":
@@ -214,11 +214,26 @@ def _line(kind: Any, error: dict[str, Any]) -> tuple[str, str]:
         return key, f"{key} = {wrong!r} is unknown: {known}"
     if said == "float_type" and isinstance(wrong, int) and not isinstance(wrong, bool):
         said = "finite_number"  # a whole number that no float can hold
+    if said == "list_type" and table_of(field.annotation):
+        return key, f"{key} = {wrong!r}: it must be a list, each entry under [[{key}]]"
     if said in EXPECTED:
         return key, f"{key} = {wrong!r}: it must be {EXPECTED[said]}{words}"
     if said == "less_than_equal" and ctx["le"] == LARGEST:
         return key, f"{key} = {wrong!r}: it must be less than 2^31"
     return key, f"{key} = {wrong!r}: {bounds_of(field).demand()}"
+
+
+def _elsewhere(kind: Any, name: str) -> str:
+    """Where a name that is no section is a list of tables inside a section; empty if nowhere."""
+    for section, field in keys_of(kind).items():
+        inner = keys_of(owner) if (owner := table_of(field.annotation)) else {}
+        if (
+            name in inner
+            and table_of(inner[name].annotation)
+            and list in plain_types(inner[name].annotation)
+        ):
+            return f"write it as [[{section}.{name}]]"
+    return ""
 
 
 def _table_at(kind: Any, path: Sequence[str | int]) -> Any:

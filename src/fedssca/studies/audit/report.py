@@ -124,15 +124,21 @@ def audit(config: Config, attack: bool = False, tick: Tick = lambda text: None) 
 
 def print_audit(found: dict[str, Any], console: Console) -> None:
     """Print the table, and the verdicts on the run as it is configured."""
-    table = Table(title=_title(found), title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in ("seen by", "protection"):
-        table.add_column(heading, min_width=7)
+    table = Table(
+        title=_title(found),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+        show_edge=False,
+    )
+    table.add_column("seen by", no_wrap=True)
+    table.add_column("protection", overflow="fold")
     for heading in ("rows", "unknowns", "equations", "rank", "AUC"):
         table.add_column(heading, justify="right", no_wrap=True)
     attacked = any(entry.get("attack") for entry in found["observers"])
     if attacked:
-        table.add_column("rebuilt (chance)", justify="right")
-    table.add_column("verdict")
+        table.add_column("rebuilt\n(chance)", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
     for entry in found["observers"]:
         member, attack = entry.get("membership"), entry.get("attack")
         cells = [
@@ -151,7 +157,7 @@ def print_audit(found: dict[str, Any], console: Console) -> None:
         table.add_row(*map(escape, cells), f"[{colour}]{entry['level']}[/]", style=style)
     console.print(table)
     console.print(
-        "* this run as it is configured; the other lines show other settings", style="dim"
+        "\n* this run as it is configured; the other lines show other settings", style="dim"
     )
     for entry in found["observers"]:
         if entry["this_run"]:

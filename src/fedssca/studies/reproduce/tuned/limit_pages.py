@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
-import json
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from fedssca.studies.reproduce.pages import Origin, origin_line, put
+from fedssca.studies.reproduce.pages import Origin, origin_line
+from fedssca.studies.reproduce.tuned.files import page_of, write_files
 from fedssca.studies.reproduce.tuned.limits import OURS, LimitEntry, LimitOutcome
 
 __all__ = ["limit_page", "outcomes_in", "write_limit_comparison"]
@@ -26,25 +26,17 @@ def write_limit_comparison(
     out: Path, split: str, outcomes: Sequence[LimitOutcome], origin: Origin
 ) -> Row:
     """Write tuned-limit-SPLIT.csv, .md, .png, .svg and .json; return the content of the last."""
-    name = f"tuned-limit-{split}"
-    about: Row = {
-        "name": name,
-        "title": f"every method tuned alike, {split}-based, with a limit",
-        "outcomes": [dataclasses.asdict(o) for o in outcomes],
-        "verdict": verdict(outcomes),
-        **origin._asdict(),
-    }
-    png, svg = io.BytesIO(), io.BytesIO()
-    draw(outcomes, png, svg)
-    for ending, content in {
-        "csv": _csv(outcomes).encode(),
-        "png": png.getvalue(),
-        "svg": svg.getvalue(),
-        "md": limit_page(about).encode(),
-        "json": (json.dumps(about, indent=1) + "\n").encode(),
-    }.items():
-        put(out, f"{name}.{ending}", content)
-    return about
+    return write_files(
+        out,
+        f"tuned-limit-{split}",
+        f"every method tuned alike, {split}-based, with a limit",
+        outcomes,
+        verdict(outcomes),
+        origin,
+        csv=_csv(outcomes),
+        draw=partial(draw, outcomes),
+        page=limit_page,
+    )
 
 
 def outcomes_in(about: Row) -> list[LimitOutcome]:
@@ -62,25 +54,18 @@ def outcomes_in(about: Row) -> list[LimitOutcome]:
 
 def limit_page(about: Row) -> str:
     """Return tuned-limit-SPLIT.md."""
-    outcomes, name = outcomes_in(about), about["name"]
+    outcomes = outcomes_in(about)
     first = outcomes[0]
-    parts = [
-        f"# {name}: {about['title']}",
+    how = (
         f"min |w|² s.t. F <= {first.limit:g}. Every method, with every batch size B, got "
         f"{first.trials} trials of {first.entry.rounds} rounds at the same low-discrepancy points "
         "of its ranges in `fedssca tune`, on 80 % of the training rows. The settings of the trial "
         "that breaks the limit least, and among those that keep it has the smallest |w|², were "
         f"used on all training rows with {len(first.seeds)} other seeds. `exact` is the paper's "
         "method, `corrected` the default of this library, `steered` its multipliers that move "
-        "step by step; the others are in `methods/rivals.py`.",
-        f"![{name}]({name}.png)",
-        "## In words",
-        "\n".join(f"- {line}" for line in about["verdict"]),
-        "## Numbers",
-        _table(outcomes),
-        origin_line(about),
-    ]
-    return "\n\n".join(parts) + "\n"
+        "step by step; the others are in `methods/rivals.py`."
+    )
+    return page_of(about, how, _table(outcomes), origin_line(about))
 
 
 def verdict(outcomes: Sequence[LimitOutcome]) -> list[str]:

@@ -7,10 +7,7 @@ methods need to reach each of the accuracies `comparison.TARGETS`.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import io
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
@@ -20,9 +17,10 @@ from typing import Any
 from fedssca.studies.reproduce.cache import Cache
 from fedssca.studies.reproduce.experiment import Curve, Experiment, Statement
 from fedssca.studies.reproduce.measure import Measured
-from fedssca.studies.reproduce.pages import Origin, origin_line, put, read_about
+from fedssca.studies.reproduce.pages import Origin, origin_line, read_about
 from fedssca.studies.reproduce.plan import data_mark
 from fedssca.studies.reproduce.tuned.comparison import TARGETS, Entry, Outcome, compare
+from fedssca.studies.reproduce.tuned.files import page_of, write_files
 from fedssca.studies.reproduce.tuned.limits import METHODS as LIMITED_METHODS
 from fedssca.studies.reproduce.tuned.limits import LimitEntry, LimitOutcome, compare_with_limit
 from fedssca.studies.reproduce.tuned.table import draw, table, verdict
@@ -206,44 +204,29 @@ def _told(rounds: float) -> str:
 
 def write_comparison(out: Path, split: str, outcomes: Sequence[Outcome], origin: Origin) -> Row:
     """Write tuned-SPLIT.csv, .md, .png, .svg and .json; return the content of the last one."""
-    name = f"tuned-{split}"
-    about: Row = {
-        "name": name,
-        "title": f"every method tuned alike, {split}-based, without constraints",
-        "outcomes": [dataclasses.asdict(o) for o in outcomes],
-        "verdict": verdict(outcomes),
-        **origin._asdict(),
-    }
-    png, svg = io.BytesIO(), io.BytesIO()
-    draw(outcomes, png, svg)
-    for ending, content in {
-        "csv": table(outcomes, "csv").encode(),
-        "png": png.getvalue(),
-        "svg": svg.getvalue(),
-        "md": comparison_page(about).encode(),
-        "json": (json.dumps(about, indent=1) + "\n").encode(),
-    }.items():
-        put(out, f"{name}.{ending}", content)
-    return about
+    return write_files(
+        out,
+        f"tuned-{split}",
+        f"every method tuned alike, {split}-based, without constraints",
+        outcomes,
+        verdict(outcomes),
+        origin,
+        csv=table(outcomes, "csv"),
+        draw=functools.partial(draw, outcomes),
+        page=comparison_page,
+    )
 
 
 def comparison_page(about: Row) -> str:
     """Return tuned-SPLIT.md."""
-    outcomes, name = outcomes_in(about), about["name"]
+    outcomes = outcomes_in(about)
     runs = max(len(o.rounds) for o in outcomes)
-    page = [
-        f"# {name}: {about['title']}",
+    how = (
         f"Rounds to a test accuracy. Every method, with every batch size B and number E of local "
         f"steps, got {outcomes[0].trials} trials at the same low-discrepancy points on 80 % of the "
         f"training rows, evaluated on the other 20 %. For each target the settings of its best "
         f"trial were used on all training rows with {runs} other seeds, evaluated on the test "
-        "rows. "
-        "`ssca` with E > 1 is this library's local-step method.",
-        f"![{name}]({name}.png)",
-        "## In words",
-        "\n".join(f"- {line}" for line in about["verdict"]),
-        "## Numbers",
-        table(outcomes).rstrip(),
-        f"MB: all clients, up and down. {origin_line(about)}",
-    ]
-    return "\n\n".join(page) + "\n"
+        "rows. `ssca` with E > 1 is this library's local-step method."
+    )
+    last = f"MB: all clients, up and down. {origin_line(about)}"
+    return page_of(about, how, table(outcomes).rstrip(), last)
