@@ -21,6 +21,7 @@ from tests.compiler import compile_fast, programs_of_tests
 from tests.leftovers import Leftovers
 
 compile_fast()
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # PyTorch's threads are busy while they wait
 gc.set_threshold(50_000, 20, 50)  # JAX makes many objects and few cycles
 os.fsync = lambda fd: None  # what tests write need not outlast a power failure
 keep_compiled_programs(programs_of_tests())  # tests share many programs
