@@ -113,7 +113,10 @@ def from_command(settings: list[str]) -> Weights:
         words = ["run", str(folder / "run.toml"), "--out", str(folder / "out"), "--quiet"]
         words += [word for setting in settings for word in ("--set", setting)]
         try:
-            with mock.patch.object(sys, "argv", ["fedssca", *words]):
+            with (
+                mock.patch.object(sys, "argv", ["fedssca", *words]),
+                mock.patch("matplotlib.figure.Figure.savefig"),  # pictures take time
+            ):
                 runpy.run_module("fedssca", run_name="__main__")
         except SystemExit as end:
             if end.code:
