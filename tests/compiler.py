@@ -17,15 +17,17 @@ FAST = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     "--xla_cpu_use_fusion_emitters=false"
 )
+IN_ONE_PART = "--xla_cpu_parallel_codegen_split_count=1"
+"""Do not cut a program into parts that are compiled side by side: a sixth of the time less."""
 
 
 def compile_fast() -> None:
-    """Optimise nothing, which halves the time of compiling; call it before JAX computes anything.
+    """Compile in less than half of the usual time; call it before JAX computes anything.
 
     Most of the time of tests goes into compiling small programs. `XLA_FLAGS= make test` runs them
     with programs as users have them.
     """
-    os.environ.setdefault("XLA_FLAGS", FAST)
+    os.environ.setdefault("XLA_FLAGS", f"{FAST} {IN_ONE_PART}")
 
 
 def programs_of_tests() -> Path:

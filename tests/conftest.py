@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -19,6 +21,9 @@ from tests.compiler import compile_fast, programs_of_tests
 from tests.leftovers import Leftovers
 
 compile_fast()
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # PyTorch's threads are busy while they wait
+gc.set_threshold(50_000, 20, 50)  # JAX makes many objects and few cycles
+os.fsync = lambda fd: None  # what tests write need not outlast a power failure
 keep_compiled_programs(programs_of_tests())  # tests share many programs
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -71,9 +76,9 @@ def by_hand() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
 
 
 FAILED = pytest.StashKey[bool]()
-LONGEST = (
-    *("test_docs.py", "test_contract.py", "test_mnist.py", "test_certify.py", "test_same_bits.py"),
-)
+LONGEST = ("test_docs.py", "test_contract.py", "test_certify.py", "test_same_bits.py")
+BESIDE = ("test_flower_real.py", "test_flower_run.py", "test_hidden_real.py")
+"""Real processes that run beside those of the other files. Both wait most of the time."""
 
 
 @pytest.fixture(scope="session")
@@ -124,8 +129,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the real processes, then with the files that take longest.
 
-    Real processes run one after the other and wait much of the time: they keep one worker busy from
-    the start while the others compute. A long file that begins last leaves the others idle.
+    Real processes wait much of the time, so two workers begin with them while the others compute.
+    A long file that begins last leaves the others idle.
     """
     items.sort(
         key=lambda item: (
@@ -142,8 +147,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     @cache
     def group(file: str) -> str:
-        real = "pytest.mark.processes" in (config.rootpath / file).read_text()
-        return "processes" if real else file
+        if "pytest.mark.processes" not in (config.rootpath / file).read_text():
+            return file
+        return "processes beside" if file.endswith(BESIDE) else "processes"
 
     class Files(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:

@@ -12,11 +12,12 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MARK = "FEDSSCA_TEST_SESSION"
+PROC = os.path.isdir("/proc")
 GRACE = 60.0
 """Seconds that processes have to end by themselves after a test that passed."""
 
@@ -33,15 +34,22 @@ while found := marked(sys.argv[1]) - {{os.getpid()}}:
 """
 
 
-def marked(value: str) -> set[int]:
-    """The processes whose environment holds MARK with this value, zombies excepted."""
+def processes() -> set[int]:
+    """All processes of this machine, where it has /proc."""
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()} if PROC else set()
+
+
+def marked(value: str, known: Set[int] = frozenset()) -> set[int]:
+    """The processes but those `known` whose environment holds MARK with this value.
+
+    Zombies are excepted.
+    """
     wanted = f"{MARK}={value}".encode()
     found = set()
-    for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if entry.isdigit():
-            with suppress(OSError):
-                if wanted in Path("/proc", entry, "environ").read_bytes().split(b"\0"):
-                    found.add(int(entry))
+    for process in processes() - known:
+        with suppress(OSError):
+            if wanted in Path("/proc", str(process), "environ").read_bytes().split(b"\0"):
+                found.add(process)
     return found
 
 
@@ -75,9 +83,9 @@ class Leftovers:
         self._guard.stdin.close()
         self._guard.wait()
 
-    def running(self) -> set[int]:
-        """Those that run now."""
-        found = marked(self._value)
+    def running(self, known: Set[int] = frozenset()) -> set[int]:
+        """Those but the `known` that run now."""
+        found = marked(self._value, known)
         return {process for process in found if TRACKER not in command(process)}
 
     @contextmanager
@@ -87,14 +95,14 @@ class Leftovers:
         After a test that passed this is an error, and processes that are about to end have `grace`
         seconds for it. After a test that failed they have none, and it is no second error.
         """
-        before = self.running()
+        before = processes()
         yield
         seconds = 0.0 if failed() else grace
         until = time.monotonic() + seconds
-        while (left := self.running() - before) and time.monotonic() < until:
+        while (left := self.running(before)) and time.monotonic() < until:
             time.sleep(0.05)
         told = "".join(f"\n  {process}: {command(process)}" for process in sorted(left))
-        while left := self.running() - before:
+        while left := self.running(before):
             end(left)
             time.sleep(0.01)
         assert failed() or not told, f"processes that the test started are still running:{told}"

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedssca.run.curves import draw_curves
 from fedssca.run.execute import load_config
 from fedssca.system import pip_install
 from tests.cli_helpers import SMALL, Shell, files, one_line, process, result, rows, weights
@@ -269,7 +270,10 @@ def test_json_is_one_object_and_quiet_is_quiet(shell: Shell) -> None:
     assert {"name": "digits", "state": "embedded"} in listed["data"]
 
 
-def test_twin_has_its_own_folder_and_one_table(shell: Shell) -> None:
+def test_twin_has_its_own_folder_and_one_table(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedssca.cli.results.draw_curves", draw_curves)
     settings = ("algorithm.gamma.alpha=0.35", "problem.constraint.0.limit=0.01")
     outcome = shell.run(shell.folder / "out", *settings, options=("--twin",))
     free = shell.folder / "out-unconstrained"

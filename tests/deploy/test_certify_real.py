@@ -16,7 +16,7 @@ from fedssca.deploy.submit import Follower, SubmittedRun, await_sites, follow
 from fedssca.run.config import parse, render
 from fedssca.run.execute import execute
 from fedssca.run.promise import read_certificate
-from tests.deploy.test_certify import BASE, SITES, table
+from tests.deploy.test_certify import BASE, table
 
 pytestmark = [
     pytest.mark.processes,
@@ -27,11 +27,17 @@ pytestmark = [
 
 def test_all_sites_sign_the_bounds_of_the_simulator(tmp_path: Path) -> None:
     limit = "problem.constraint=[{kind='fnr', positive=1, limit=0.4}]"
-    settings = [limit, "privacy.secure_sum=true", "algorithm.rounds=6", "deploy.timeout=120"]
+    settings = [
+        limit,
+        "data.clients=3",
+        "privacy.secure_sum=true",
+        "algorithm.rounds=6",
+        "deploy.timeout=120",
+    ]
     config = parse(BASE, [f"data.path={table(tmp_path, 800)}", *settings])
     out = tmp_path / "run"
     with (
-        local_deployment(nvflare, config, SITES, tmp_path / "logs") as made,
+        local_deployment(nvflare, config, 3, tmp_path / "logs") as made,
         nvflare.open_session(made.kits["submit"]) as session,
     ):
         await_sites(session, made.sites, 600)

@@ -33,27 +33,28 @@ PLAIN = [
     "algorithm.gamma={a=0.5,alpha=0.1}",
     "algorithm.tau=0.2",
 ]
+RECALL = ["problem.constraint=[{kind='recall', limit=0.2, positive=3}]"]
 COLUMNS = ["data.split=feature", "algorithm.batch=50"]
 CASES = {
     "algorithm 1": PLAIN,
     "algorithm 2": [*PLAIN, *LIMIT, "problem.objective=norm", "algorithm.multipliers=exact"],
     "algorithm 3": [*PLAIN, *COLUMNS],
     "algorithm 4": [*PLAIN, *COLUMNS, *LIMIT, "algorithm.multipliers=exact"],
-    "calibrated, columns": [*LIMIT, *COLUMNS],
-    "one label holder": [*COLUMNS, *LIMIT, "data.label_holder=1"],
     "local momentum": ["algorithm.name=momentum", "algorithm.local_steps=3"],
     "local ssca": [*LIMIT, "algorithm.local_steps=2"],
     "cohorts": ["algorithm.cohort=1", "algorithm.dropout=0.3", *PLAIN],
-    "client loss": ["problem.constraint=[{kind='client_loss', limit=1.9}]"],
-    "recall": ["problem.constraint=[{kind='recall', limit=0.2, positive=3}]"],
-    "recall, columns": [*COLUMNS, "problem.constraint=[{kind='recall', limit=0.2, positive=3}]"],
+    "client loss, until converged": [
+        "problem.constraint=[{kind='client_loss', limit=1.9}]",
+        *("algorithm.rounds=auto", "algorithm.max_rounds=8"),
+    ],
+    "recall, one label holder": [*COLUMNS, *RECALL, "data.label_holder=1"],
     "worst client": [
         *LIMIT,
         *PLAIN,
         "problem.objective=worst_client",
         "algorithm.multipliers=exact",
     ],
-    "primal-dual": [*LIMIT, "algorithm.name=primal-dual"],
+    "recall, primal-dual": [*RECALL, "algorithm.name=primal-dual"],
     "hidden columns": [*LIMIT, *COLUMNS, "privacy.secure_sum=true"],
     "hidden, one label holder": [
         *COLUMNS,
@@ -61,13 +62,12 @@ CASES = {
         "data.label_holder=1",
         "privacy.secure_sum=true",
     ],
-    "until converged": [*LIMIT, "algorithm.rounds=auto", "algorithm.max_rounds=8"],
     "bottoms": [*COLUMNS, *PLAIN, "model.bottom=[[5, 3], [4]]", "model.join=concatenate"],
     "halves of images, hidden": [
         *(*COLUMNS, *PLAIN, "model.name=cnn", "model.channels=[2]", "model.bottom=[3]"),
         *("data.label_holder=1", "privacy.secure_sum=true"),
     ],
-    "double precision": [*LIMIT, *COLUMNS, "run.precision=float64"],
+    "columns in double precision": [*LIMIT, *COLUMNS, "run.precision=float64"],
 }
 
 

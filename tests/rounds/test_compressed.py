@@ -54,7 +54,7 @@ def test_a_way_is_rebuilt_to_the_last_bit(bits: int) -> None:
 
 def test_rounding_at_random_is_right_on_average() -> None:
     values, e = jnp.asarray([0.3, -1.7, 2.0, 0.0]), jnp.asarray(0)
-    draws = jnp.stack([uniforms(7, t, jnp.asarray(2), 0, 4) for t in range(1, 4001)])
+    draws = jax.vmap(lambda t: uniforms(7, t, jnp.asarray(2), 0, 4))(jnp.arange(1, 4001))
     found = np.asarray(jax.vmap(lambda u: on_grid(values, e, 8, u))(draws))
     assert set(np.unique(found[:, 1])) == {-2.0, -1.0}
     np.testing.assert_allclose(found.mean(0), values, atol=0.03)

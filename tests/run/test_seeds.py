@@ -42,7 +42,7 @@ def seeded(settings: list[str], seeds: tuple[int, ...] = (0, 2**31 - 1)) -> list
         (['data.split="feature"', 'run.precision="float64"'], True),
         (['data.partition="dirichlet"', "algorithm.name=momentum"], True),
         (["algorithm.name=momentum", "algorithm.local_steps=2"], True),
-        (["problem.constraint=[{kind='client_loss', limit=2.0}]"], True),
+        (["data.clients=3", "problem.constraint=[{kind='client_loss', limit=2.0}]"], True),
     ],
 )
 @pytest.mark.filterwarnings("ignore:convergence is not guaranteed")

@@ -120,7 +120,7 @@ def test_the_command_compares_with_a_limit(
     )
     shell, out = Shell(tmp_path, monkeypatch, capsys), tmp_path / "out"
     panel = tiny(tmp_path, text)
-    told = ("reproduce", panel, "--runs", 1, "--tuned", "--trials", 1, "--out", out, "--jobs", 2)
+    told = ("reproduce", panel, "--runs", 1, "--tuned", "--trials", 1, "--out", out, "--jobs", 1)
     first = shell(*told, "--json")
     assert first.code == 0, first.err
     _, compared = json.loads(first.out)["panels"]
