@@ -243,7 +243,7 @@ def test_keys_without_a_good_signature_are_refused() -> None:
         if phase != "keys" or who != 1:
             return arrays
         said = pack_fields("channel", table.rules.run, 1, pair.public)
-        own = {"channel": pair.public, "mask": pair.public, "sign": stranger.sign(said)}
+        own = {"channel": pair.public, "sign": stranger.sign(said)}
         return {name: as_array(data) for name, data in own.items()}
 
     table.up = instead
