@@ -104,7 +104,7 @@ class Opening:
             if owner in self._masked:
                 number, box = self._masked[holder].number, box_for(self._masked, owner, holder)
                 try:
-                    data = self._clients[holder]._opened(number, owner, box, 2 * SHARE)
+                    (data,) = self._clients[holder]._opened(number, [(owner, box)], 2 * SHARE)
                 except Forged:
                     continue
                 self._add((owner, "seed"), holder, data[:SHARE])

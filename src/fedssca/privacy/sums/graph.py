@@ -165,6 +165,8 @@ class MaskGraph(NamedTuple):
         Their masks would not protect them, and their secrets could not be reconstructed.
         """
         there = set(alive)
+        if there.issuperset(self.order):
+            return []
         if sum(who in there for who in self.witnesses) < self.quorum:
             return list(self.order)
         if self.degree == len(self.order) - 1:

@@ -3,7 +3,7 @@
 Two parties have a channel key K_ij in every epoch (`masked_client`), which nobody else knows. The
 seed of their masks in one sum is a keyed hash of it,
 
-    s_ij = blake2b(K_ij, number of the sum before in this epoch, 0 if there is none).
+    s_ij = hash of the number of the sum before in this epoch (0 if there is none) under K_ij.
 
 Before the sum, party i draws a secret r_i, gives its neighbours shares of it, and gives the server
 all its seeds s_ij, sealed with r_i. If i vanishes, the neighbours' shares give r_i, and the server
@@ -17,9 +17,8 @@ seals wrong seeds and vanishes spoils the sum, as one does that answers with wro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import blake2b
 
-from fedssca.privacy.sums.keys import KEY, Forged, open_box, seal
+from fedssca.privacy.sums.keys import KEY, Forged, keyed_hash, open_box, seal
 
 __all__ = ["SEALING", "opened_seeds", "seal_seeds", "seed_after"]
 
@@ -30,8 +29,7 @@ ABOUT = b"seeds of masks"
 
 def seed_after(channel: bytes, number: int) -> bytes:
     """The seed that two parties use in the sum that follows sum `number` of an epoch."""
-    told = number.to_bytes(8, "big")
-    return blake2b(told, digest_size=KEY, key=channel, person=b"mask seed").digest()
+    return keyed_hash(channel, b"mask seed" + number.to_bytes(8, "big"))
 
 
 def seal_seeds(secret: bytes, seeds: Iterable[bytes]) -> bytes:

@@ -31,7 +31,7 @@ hidden. The server's half is in `masked_server`; `graph` argues what holds again
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -48,7 +48,7 @@ from fedssca.privacy.sums.keys import (
     KeyPair,
     MaskStream,
     as_array,
-    derive,
+    keyed_hash,
     open_box,
     pack_fields,
     seal,
@@ -106,7 +106,6 @@ class MaskedSumClient:
 
     def _forget(self) -> None:
         """End an epoch: all that is left of it are the root keys, and its number."""
-        self._purposes: dict[str, bytes] = {}
         self._graph: MaskGraph | None = None
         self._neighbours: tuple[int, ...] = ()
         self._channels: dict[int, bytes] = {}
@@ -166,7 +165,7 @@ class MaskedSumClient:
         everyone = digest_of(members)  # Parties that were told other members share no keys.
         about = self._about("way", everyone)
         for who, public, sign in zip(contacts, keys[::2], keys[1::2], strict=True):
-            self._channels[who] = derive(self._root(who, public, sign), about)
+            self._channels[who] = keyed_hash(self._root(who, public, sign), about)
             self._vouching[who] = agreement_key(self._channels[who])
         self._graph, self._neighbours = graph, near
         secret, sealed = self._next_seeds(0)
@@ -219,9 +218,8 @@ class MaskedSumClient:
         there = set(members)
         near = [who for who in self._neighbours if who in there]
         boxes = unpack_fields(asked["boxes"].tobytes(), len(near))
-        self._held = {
-            who: self._opened(0, who, box, SHARE) for who, box in zip(near, boxes, strict=True)
-        }
+        opened = self._opened(0, zip(near, boxes, strict=True), SHARE)
+        self._held = dict(zip(near, opened, strict=True))
         self._members = tuple(members)
 
     def _on_unmask(self, asked: Arrays) -> Arrays:
@@ -242,9 +240,7 @@ class MaskedSumClient:
         near = [who for who in pending.held if who in living]
         gone = [who for who in pending.held if who in lost]
         boxes = unpack_fields(asked["boxes"].tobytes(), len(near))
-        inside = [
-            self._opened(number, who, box, 2 * SHARE) for who, box in zip(near, boxes, strict=True)
-        ]
+        inside = list(self._opened(number, zip(near, boxes, strict=True), 2 * SHARE))
         self._pending = None  # This sum cannot be opened a second time.
         if not gone and len(alive) == len(self._members):
             self._held = {who: data[SHARE:] for who, data in zip(near, inside, strict=True)}
@@ -264,24 +260,27 @@ class MaskedSumClient:
         return _bytes(box=locked.box, locks=locked.locks, pads=pads(others, told, self._me))
 
     def _about(self, what: str, *rest: int | bytes) -> bytes:
-        if what not in self._purposes:
-            self._purposes[what] = pack_fields(what, self._rules.run, self._epoch)
-        return self._purposes[what] + pack_fields(*rest)
+        return pack_fields(what, self._rules.run, self._epoch, *rest)
 
     def _boxes(self, number: int, contents: Mapping[int, bytes]) -> np.ndarray:
         """Seal each content for its neighbour."""
+        about = self._about("box", number)
         sealed = (
-            seal(self._channels[who], data, self._about("box", number, self._me, who))
+            seal(self._channels[who], data, about + _pair(self._me, who))
             for who, data in contents.items()
         )
         return as_array(pack_fields(*sealed))
 
-    def _opened(self, number: int, sender: int, box: bytes, size: int) -> bytes:
-        about = self._about("box", number, sender, self._me)
-        data = open_box(self._channels[sender], box, about)
-        if len(data) != size:
-            raise Forged(f"party {sender} sealed {len(data)} bytes, expected are {size}")
-        return data
+    def _opened(
+        self, number: int, boxes: Iterable[tuple[int, bytes]], size: int
+    ) -> Iterator[bytes]:
+        """Open a box of each of some neighbours; all contents have the same size."""
+        about = self._about("box", number)
+        for sender, box in boxes:
+            data = open_box(self._channels[sender], box, about + _pair(sender, self._me))
+            if len(data) != size:
+                raise Forged(f"party {sender} sealed {len(data)} bytes, expected are {size}")
+            yield data
 
     def _check_epoch(self, asked: Arrays) -> None:
         epoch = int(asked["epoch"])
@@ -338,8 +337,13 @@ def digest_of(members: Iterable[int]) -> bytes:
     return sha256(np.array(sorted(members), ">u8").tobytes()).digest()
 
 
+def _pair(sender: int, receiver: int) -> bytes:
+    return sender.to_bytes(8, "big") + receiver.to_bytes(8, "big")
+
+
 def _parties(numbers: np.ndarray) -> list[int]:
-    return [int(who) for who in numbers.tolist()]
+    found: list[int] = numbers.astype(np.int64).ravel().tolist()
+    return found
 
 
 def _bytes(**named: bytes) -> Arrays:
