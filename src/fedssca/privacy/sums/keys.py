@@ -1,7 +1,8 @@
-"""The cryptographic primitives of the hidden sums, all from the package `cryptography`.
+"""The cryptographic primitives of the hidden sums, from the package `cryptography` and `hashlib`.
 
 signatures     Ed25519 in the simulator; the certificate of a site in a deployment
 key agreement  X25519, then HKDF-SHA256 to a key of 32 bytes for one purpose
+further keys   BLAKE2b under a key that was agreed on
 sealed boxes   AES-256-GCM; the associated data names the purpose, the sender and the receiver
 masks          the key stream of AES-128-CTR, read as integers modulo 2^64
 """

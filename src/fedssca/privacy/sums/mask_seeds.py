@@ -10,8 +10,8 @@ all its seeds s_ij, sealed with r_i. If i vanishes, the neighbours' shares give 
 subtracts the masks that i shares with those in the sum. They open no other sum, neither of i,
 whose next seeds come from K_ij by the hash, nor of anybody else. In Bonawitz et al. (2017) r_i is
 the secret half of a key pair, so that every pair of neighbours computes a key agreement twice in
-each sum; here pairs agree on keys once in a run. What both leave open is the same: a party that
-seals wrong seeds and vanishes spoils the sum, as one does that answers with wrong numbers.
+each sum; here pairs agree on keys once in a run. In return, a party that seals wrong seeds and
+vanishes spoils the sum, as one does in either way that answers with wrong numbers.
 """
 
 from __future__ import annotations
