@@ -85,6 +85,7 @@ class Table:
         self._liars = set(chance.sample(range(count), chance.choice([0, 0, 0, 1])))
         self._history: list[tuple[str, int, Arrays]] = []
         self._split: dict[str, list[set[int]]] = {}
+        self._sealed: dict[int, bytes] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -130,6 +131,7 @@ class Table:
         """Hand a request to a party, and keep what it answers."""
         self._history.append((phase, who, told))
         client = self._clients[who]
+        seeds, sealed = client._seeds, self._sealed.get(who, b"")
         try:
             said = client.handle(phase, told, lambda: self._inputs[who])
         except Refused:
@@ -138,9 +140,12 @@ class Table:
         if phase == "reply":
             assert client._graph is not None
             assert client._pending is not None
-            members, peers = client._members, dict(client._pending.peers)
-            order = client._epoch, client._number
-            self._masked[who] = Masked(said, client._graph, members, peers, client._own, *order)
+            members, held = client._members, dict(client._pending.held)
+            self._masked[who] = Masked(
+                said, client._graph, members, held, seeds, sealed, client._number
+            )
+        if "seeds" in said:
+            self._sealed[who] = said["seeds"].tobytes()
         if phase == "unmask":
             assert client._graph is not None
             alive, dead = ([int(i) for i in told[name]] for name in ("alive", "dead"))
@@ -217,7 +222,7 @@ class Table:
         alive = self._view("unmask", who, answered)
         told["alive"] = np.array(alive, np.int32)
         told["dead"] = np.array([i for i in own.members if i not in alive], np.int32)
-        boxes = [box_for(self._masked, i, who) for i in own.peers if i in alive]
+        boxes = [box_for(self._masked, i, who) for i in own.held if i in alive]
         told["boxes"] = as_array(pack_fields(*boxes))
 
     def _other_boxes(self, phase: str, who: int, boxes: np.ndarray) -> np.ndarray:

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fedssca.privacy.sums.agreement import Locked, pad, unlock
 from fedssca.privacy.sums.graph import MaskGraph
-from fedssca.privacy.sums.keys import KEY, Forged, KeyPair, MaskStream, pack_fields, unpack_fields
+from fedssca.privacy.sums.keys import Forged, MaskStream, unpack_fields
+from fedssca.privacy.sums.mask_seeds import opened_seeds
 from fedssca.privacy.sums.masked_client import MaskedSumClient, commitment
 from fedssca.privacy.sums.shamir import SHARE, recover
 from fedssca.rounds.aggregate import Arrays
@@ -24,14 +25,15 @@ class Masked(NamedTuple):
     """What one party did in one sum."""
 
     said: Arrays
-    """Its masked message, its boxes and its next public key."""
+    """Its masked message, its boxes and its next sealed seeds."""
     graph: MaskGraph
     members: tuple[int, ...]
-    peers: dict[int, Any]
-    """The neighbours with which it shares masks."""
-    key: KeyPair
-    """Its mask key; the attacker uses those of colluders only."""
-    epoch: int
+    held: dict[int, bytes]
+    """The neighbours with which it shares masks, and its shares of their secrets."""
+    seeds: dict[int, bytes]
+    """The seeds of its masks; the attacker uses those of colluders only."""
+    sealed: bytes
+    """Its seeds as it sealed them for the server before this sum."""
     number: int
 
 
@@ -46,8 +48,8 @@ class Told(NamedTuple):
 def box_for(masked: Mapping[int, Masked], sender: int, receiver: int) -> bytes:
     """The box in the sender's reply for this receiver; empty if there is none."""
     reply = masked[sender]
-    boxes = unpack_fields(reply.said["boxes"].tobytes(), len(reply.peers))
-    return dict(zip(reply.peers, boxes, strict=True)).get(receiver, b"")
+    boxes = unpack_fields(reply.said["boxes"].tobytes(), len(reply.held))
+    return dict(zip(reply.held, boxes, strict=True)).get(receiver, b"")
 
 
 class Opening:
@@ -90,19 +92,19 @@ class Opening:
         data = unlock(locked, given, answer.statement, own.graph.needed_for(who)).secret
         if data is None:
             return
-        near = [i for i in own.peers if i in answer.alive]
+        near = [i for i in own.held if i in answer.alive]
         owners = [(i, "seed") for i in near]
-        owners += [(i, "key") for i in own.peers if i not in answer.alive]
+        owners += [(i, "key") for i in own.held if i not in answer.alive]
         for k, secret in enumerate(owners):
             self._add(secret, who, data[SHARE * k : SHARE * (k + 1)])
 
     def _add_held(self, holder: int) -> None:
-        for owner, peer in self._masked[holder].peers.items():
-            self._add((owner, "key"), holder, peer.share)
+        for owner, share in self._masked[holder].held.items():
+            self._add((owner, "key"), holder, share)
             if owner in self._masked:
                 number, box = self._masked[holder].number, box_for(self._masked, owner, holder)
                 try:
-                    data = self._clients[holder]._opened(number, owner, box, 2 * SHARE + KEY)
+                    (data,) = self._clients[holder]._opened(number, [(owner, box)], 2 * SHARE)
                 except Forged:
                     continue
                 self._add((owner, "seed"), holder, data[:SHARE])
@@ -118,18 +120,27 @@ class Opening:
 
         def fits(secret: bytes) -> bool:
             if kind == "key":
-                return KeyPair(secret).public == own.key.public
+                return self._opened_seeds(who, secret) is not None
             return commitment(own.number, secret) == own.said["commit"].tobytes()
 
         return recover(self._shares.get((who, kind), {}), own.graph.shares, fits).secret
+
+    def _opened_seeds(self, who: int, secret: bytes) -> dict[int, bytes] | None:
+        own = self._masked[who]
+        near = own.graph.neighbours(who)
+        try:
+            return dict(zip(near, opened_seeds(secret, own.sealed, len(near)), strict=True))
+        except Forged:
+            return None
 
     def groups(self) -> list[tuple[set[int], np.ndarray]]:
         """The groups of honest parties whose sum can be computed, and the sums."""
         honest = [who for who in self._masked if who not in self._bad]
         seeds = {who: self._secret(who, "seed") for who in honest}
         keys = {who: self._secret(who, "key") for who in honest}
-        known = {who: KeyPair(key) for who, key in keys.items() if key is not None}
-        known |= {who: self._masked[who].key for who in self._bad & set(self._masked)}
+        opened = {who: self._opened_seeds(who, key) for who, key in keys.items() if key is not None}
+        known = {who: found for who, found in opened.items() if found is not None}
+        known |= {who: self._masked[who].seeds for who in self._bad & set(self._masked)}
         bare = {}
         for who in honest:
             seed = seeds[who]
@@ -139,15 +150,9 @@ class Opening:
         hidden: dict[int, set[int]] = {}
         for who in bare:
             hidden[who] = set()
-            for peer in self._masked[who].peers:
-                pair = sorted((who, peer))
-                own = self._masked[who]
-                about = pack_fields("mask", RUN, own.epoch, own.number, *pair)
-                if who in known and peer in self._masked:
-                    mask = known[who].agree(self._masked[peer].key.public, about)
-                elif peer in known:
-                    mask = known[peer].agree(self._masked[who].key.public, about)
-                else:
+            for peer in self._masked[who].held:
+                mask = known.get(who, {}).get(peer) or known.get(peer, {}).get(who)
+                if mask is None:
                     hidden[who].add(peer)
                     continue
                 self._masks.add(bare[who], mask, -1 if who < peer else 1)

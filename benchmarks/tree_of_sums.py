@@ -34,8 +34,8 @@ RUN = bytes(16)
 NUMBERS = 650
 """The numbers in a message: softmax regression on 8 x 8 images."""
 LATER = 1
-SHAPES = ((100, 100), (1000, 32), (10_000, 32))
-"""Sites, and the most sites in a group."""
+SHAPES = ((100, 100), (1000, 1000), (1000, 32), (10_000, 32))
+"""Sites, and the most sites in a group; the first two are one sum over all."""
 MANY, SIZES, PARTS = 10_000, (32, 100), (0.01, 0.05, 0.1, 0.2, 0.3)
 
 

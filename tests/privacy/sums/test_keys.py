@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from fedssca.privacy.sums import keys
 from fedssca.privacy.sums.keys import (
     CHUNK,
     Forged,
@@ -25,8 +27,9 @@ from fedssca.privacy.sums.keys import (
 )
 
 
-def test_signatures_tell_parties_apart() -> None:
-    first, second = simulated_identities(2)
+@pytest.mark.parametrize("alone", [False, True])
+def test_signatures_tell_parties_apart(alone: bool) -> None:
+    first, second = simulated_identities(2, alone)
     signature = first.sign(b"key")
     second.verify(0, b"key", signature)
     for who, data, bad in [
@@ -38,6 +41,25 @@ def test_signatures_tell_parties_apart() -> None:
     ]:
         with pytest.raises(Forged):
             first.verify(who, data, bad)
+
+
+def test_a_simulation_verifies_each_signature_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+
+    class Counted:
+        @staticmethod
+        def from_public_bytes(public: bytes) -> Ed25519PublicKey:
+            seen.append(public)
+            return Ed25519PublicKey.from_public_bytes(public)
+
+    monkeypatch.setattr(keys, "Ed25519PublicKey", Counted)
+    for alone, times in ((False, 1), (True, 3)):
+        seen.clear()
+        people = simulated_identities(4, alone)
+        signature = people[0].sign(b"key")
+        for other in people[1:]:
+            other.verify(0, b"key", signature)
+        assert len(seen) == times
 
 
 def test_two_parties_agree_on_a_key_for_each_purpose() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("cryptography")
 from fedssca.errors import UserError
-from fedssca.privacy.sums import Refused, masked_client, masked_server, shamir
+from fedssca.privacy.sums import Refused, masked_client, masked_server
 from fedssca.privacy.sums.keys import (
     Forged,
     KeyPair,
@@ -243,7 +243,7 @@ def test_keys_without_a_good_signature_are_refused() -> None:
         if phase != "keys" or who != 1:
             return arrays
         said = pack_fields("channel", table.rules.run, 1, pair.public)
-        own = {"channel": pair.public, "mask": pair.public, "sign": stranger.sign(said)}
+        own = {"channel": pair.public, "sign": stranger.sign(said)}
         return {name: as_array(data) for name, data in own.items()}
 
     table.up = instead
@@ -347,11 +347,7 @@ def test_the_server_sees_the_sum_and_noise(gone: Any, monkeypatch: pytest.Monkey
     there[2] += 0.75  # the sum over the three, and so over all who answer, is the same
 
     def view(values: list[np.ndarray], shifts: dict[bytes, np.ndarray]) -> Any:
-        draws = iter(np.random.default_rng(3).integers(0, 256, (10_000, 40), np.uint8))
-        chance = lambda size: next(draws)[:size].tobytes()  # noqa: E731
-        below = lambda most: int.from_bytes(chance(33), "little") % most  # noqa: E731
-        monkeypatch.setattr(os, "urandom", chance)
-        monkeypatch.setattr(shamir.secrets, "randbelow", below)
+        monkeypatch.setattr(os, "urandom", np.random.default_rng(3).bytes)
         for module in (masked_client, masked_server):
             monkeypatch.setattr(module, "MaskStream", Pads)
         monkeypatch.setattr(Pads, "shifts", shifts)

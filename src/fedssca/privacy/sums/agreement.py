@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedssca.privacy.sums.keys import KEY, Forged, open_box, pack_fields, seal
+from fedssca.privacy.sums.keys import KEY, Forged, keyed_hash, open_box, pack_fields, seal
 from fedssca.privacy.sums.shamir import SHARE, Recovered, recover, split
 
 __all__ = ["Locked", "agreement_key", "lock", "pads", "statement", "unlock"]
@@ -44,7 +44,7 @@ class Locked(NamedTuple):
 
 def agreement_key(channel: bytes) -> bytes:
     """The key K_ij of the pads between two parties, from the key of their sealed boxes."""
-    return blake2b(b"agreement", digest_size=KEY, key=channel).digest()
+    return keyed_hash(channel, b"agreement")
 
 
 def statement(about: bytes, alive: Sequence[int], dead: Sequence[int]) -> bytes:

@@ -14,8 +14,9 @@ Why a lying server together with at most c other parties learns one sum and noth
 1. c < 2q - m: two different statements about one sum cannot both have q witnesses. The colluders
    are witnesses of both; each honest witness is told, and answers, one. So all honest parties whose
    shares open were told the same alive parties A.
-2. c < t: the honest parties then reveal shares of b_v for v in A, and of the key of v for v not in
-   A, and never both for one party. The colluders' shares alone reconstruct nothing.
+2. c < t: the honest parties then reveal shares of b_v for v in A, and of r_v, which opens the seeds
+   of v's masks, for v not in A, and never both for one party. The colluders' shares alone
+   reconstruct nothing.
 3. The masks between honest parties of A stay unknown, and cancel only in the sum over all parties
    that they connect. If all parties share masks, these are all honest parties of A. On a circle,
    two gaps of k/2 places without an honest party of A would be needed to cut it in two. Each party
@@ -164,6 +165,8 @@ class MaskGraph(NamedTuple):
         Their masks would not protect them, and their secrets could not be reconstructed.
         """
         there = set(alive)
+        if there.issuperset(self.order):
+            return []
         if sum(who in there for who in self.witnesses) < self.quorum:
             return list(self.order)
         if self.degree == len(self.order) - 1:

@@ -1,7 +1,8 @@
-"""The cryptographic primitives of the hidden sums, all from the package `cryptography`.
+"""The cryptographic primitives of the hidden sums, from the package `cryptography` and `hashlib`.
 
 signatures     Ed25519 in the simulator; the certificate of a site in a deployment
 key agreement  X25519, then HKDF-SHA256 to a key of 32 bytes for one purpose
+further keys   BLAKE2b under a key that was agreed on
 sealed boxes   AES-256-GCM; the associated data names the purpose, the sender and the receiver
 masks          the key stream of AES-128-CTR, read as integers modulo 2^64
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from typing import Protocol
 
 import numpy as np
@@ -34,6 +36,7 @@ __all__ = [
     "MaskStream",
     "as_array",
     "derive",
+    "keyed_hash",
     "open_box",
     "pack_fields",
     "seal",
@@ -66,8 +69,14 @@ class Identity(Protocol):
 class Ed25519Identity:
     """An identity in the simulator: all parties know all public keys from the start."""
 
-    def __init__(self, secret: Ed25519PrivateKey, directory: Mapping[int, bytes]) -> None:
-        self._secret, self._directory = secret, directory
+    def __init__(
+        self,
+        secret: Ed25519PrivateKey,
+        directory: Mapping[int, bytes],
+        verified: set[tuple[int, bytes, bytes]],
+    ) -> None:
+        """`verified` gains what was verified; it may be shared by parties of one directory."""
+        self._secret, self._directory, self._verified = secret, directory, verified
 
     def sign(self, data: bytes) -> bytes:
         """Return the signature, 64 bytes."""
@@ -77,17 +86,25 @@ class Ed25519Identity:
         """Raise Forged unless party `who` of the directory signed `data`."""
         if who not in self._directory:
             raise Forged(f"there is no party {who}")
+        if (who, data, signature) in self._verified:
+            return
         try:
             Ed25519PublicKey.from_public_bytes(self._directory[who]).verify(signature, data)
         except InvalidSignature:
             raise Forged(f"the signature is not that of party {who}") from None
+        self._verified.add((who, data, signature))
 
 
-def simulated_identities(parties: int) -> list[Ed25519Identity]:
-    """Return new identities for this many parties, each of which knows all public keys."""
+def simulated_identities(parties: int, alone: bool = False) -> list[Ed25519Identity]:
+    """Return new identities for this many parties, each of which knows all public keys.
+
+    A signature that one of them verified is not verified again by the others, except if each
+    works `alone`, as sites do.
+    """
     secrets = [Ed25519PrivateKey.generate() for _ in range(parties)]
     known = {who: secret.public_key().public_bytes_raw() for who, secret in enumerate(secrets)}
-    return [Ed25519Identity(secret, known) for secret in secrets]
+    shared: set[tuple[int, bytes, bytes]] = set()
+    return [Ed25519Identity(secret, known, set() if alone else shared) for secret in secrets]
 
 
 class KeyPair:
@@ -115,10 +132,18 @@ def derive(secret: bytes, info: bytes) -> bytes:
     return hmac.digest(hmac.digest(bytes(KEY), secret, "sha256"), info + b"\1", "sha256")
 
 
+def keyed_hash(key: bytes, about: bytes) -> bytes:
+    """Return the key for one purpose: blake2b(about) under the key, in a quarter of HKDF's time."""
+    return blake2b(about, digest_size=KEY, key=key).digest()
+
+
 def pack_fields(*fields: bytes | str | int) -> bytes:
     """Join fields unambiguously: the length of each field precedes its content."""
-    texts = [field if isinstance(field, bytes) else str(field).encode() for field in fields]
-    return b"".join([part for text in texts for part in (len(text).to_bytes(4, "big"), text)])
+    parts = []
+    for field in fields:
+        text = field if isinstance(field, bytes) else str(field).encode()
+        parts += [len(text).to_bytes(4, "big"), text]
+    return b"".join(parts)
 
 
 def unpack_fields(joined: bytes, count: int) -> list[bytes]:

@@ -6,33 +6,32 @@ Double masking after Bonawitz et al. (2017) on the sparse graph of Bell et al. (
 
 (numbers of few bits: modulo 2^16 or 2^32, see `sum_layout`),
 
-where j runs over its neighbours, s_ij comes from an X25519 key agreement between i and j for this
-sum alone, and the seed b_i is new in every sum. The s_ij cancel among the parties that answer. The
-neighbours hold shares of b_i, which they give the server if party i answered, and shares of its key
-for this sum, which they give the server if it did not; never both. So a party may drop out at any
-moment. No party sends its own b_i: it cannot know what the server told its neighbours.
+where j runs over its neighbours, and the seeds s_ij and b_i are new in every sum. The masks of the
+s_ij cancel among the parties that answer. The neighbours hold shares of b_i, which they give the
+server if party i answered, and shares of the secret r_i that opens its s_ij (`mask_seeds`), which
+they give the server if it did not; never both. So a party may drop out at any moment. No party
+sends its own b_i: it cannot know what the server told its neighbours.
 
     phase     request -> answer
-    keys      -> public keys, one of them signed                     \\  once, and again after
-    shares    the contacts' keys -> sealed shares of the own key     /   a party dropped out
-    reply     -> y_i, sealed shares of b_i and of the key of the next sum
+    keys      -> a signed public key                                 \\  once, and again after
+    shares    the contacts' keys -> sealed seeds, shares of r_i      /   a party dropped out
+    reply     -> y_i, the sealed seeds of the next sum, shares of b_i and of the next r_i
     unmask    who answered and who did not -> shares, which open only if a quorum of witnesses
               was told the same (`agreement`)
 
 Two parties agree on a root key when they first meet in a run, from public keys that they signed for
-this run; the keys of their sealed boxes come from it by hashing, other ones in every epoch. So only
-the first exchange of keys needs signatures. The public half of a mask key reaches the neighbours in
-the sealed boxes, where the server cannot change it.
+this run; the keys of their channels come from it by hashing, other ones in every epoch. So only
+the first exchange of keys needs signatures and key agreements.
 
-The key of the next sum is sent together with this sum, so a sum takes two exchanges. A key that was
-reconstructed belongs to one sum only, so earlier messages of its owner stay hidden. The server's
-half is in `masked_server`; what holds against which server is argued in `graph`.
+The seeds of the next sum are sealed together with this sum, so a sum takes two exchanges. A secret
+r_i that was reconstructed opens the seeds of one sum only, so earlier messages of its owner stay
+hidden. The server's half is in `masked_server`; `graph` argues what holds against which server.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -49,12 +48,13 @@ from fedssca.privacy.sums.keys import (
     KeyPair,
     MaskStream,
     as_array,
-    derive,
+    keyed_hash,
     open_box,
     pack_fields,
     seal,
     unpack_fields,
 )
+from fedssca.privacy.sums.mask_seeds import SEALING, seal_seeds, seed_after
 from fedssca.privacy.sums.shamir import SHARE, split
 from fedssca.privacy.sums.sum_layout import SumLayout
 from fedssca.rounds.aggregate import Arrays
@@ -80,16 +80,7 @@ class RootKey(NamedTuple):
     public: bytes
     """The other party's public key, whose signature was verified."""
     key: bytes
-    """The key from which those of their sealed boxes are derived, one for each epoch."""
-
-
-class NeighbourKey(NamedTuple):
-    """What a party knows about the mask key of a neighbour for the next sum."""
-
-    public: bytes
-    """The public half of the neighbour's mask key."""
-    share: bytes
-    """This party's share of the secret half."""
+    """The key from which those of their channels are derived, one for each epoch."""
 
 
 class PendingSum(NamedTuple):
@@ -97,10 +88,8 @@ class PendingSum(NamedTuple):
 
     number: int
     """The number of the sum in the run."""
-    peers: dict[int, NeighbourKey]
-    """The keys of the neighbours with which this party shared masks."""
-    after: KeyPair
-    """This party's mask key of the next sum."""
+    held: dict[int, bytes]
+    """For each neighbour with which this party shared masks: the share of its secret r."""
 
 
 class MaskedSumClient:
@@ -117,15 +106,16 @@ class MaskedSumClient:
 
     def _forget(self) -> None:
         """End an epoch: all that is left of it are the root keys, and its number."""
-        self._own = KeyPair()
-        self._purposes: dict[str, bytes] = {}
         self._graph: MaskGraph | None = None
         self._neighbours: tuple[int, ...] = ()
         self._channels: dict[int, bytes] = {}
         self._vouching: dict[int, bytes] = {}
         """The keys of the pads that this party and its contacts exchange."""
         self._members: tuple[int, ...] = ()
-        self._peers: dict[int, NeighbourKey] | None = None
+        self._seeds: dict[int, bytes] = {}
+        """The seeds of the masks of the next sum, one for each neighbour."""
+        self._held: dict[int, bytes] | None = None
+        """This party's shares of the secrets that open the seeds of its neighbours."""
         self._pending: PendingSum | None = None
 
     def handle(self, phase: str, asked: Arrays, answer: Callable[[], Any]) -> Arrays:
@@ -150,7 +140,7 @@ class MaskedSumClient:
         self._require(epoch > self._epoch, f"epoch {epoch} is not new")
         self._forget()
         self._epoch = epoch
-        return _bytes(channel=self._channel.public, mask=self._own.public, sign=self._sign)
+        return _bytes(channel=self._channel.public, sign=self._sign)
 
     def _signed(self, who: int, channel: bytes) -> bytes:
         return pack_fields("channel", self._rules.run, who, channel)
@@ -167,7 +157,7 @@ class MaskedSumClient:
     def _on_shares(self, asked: Arrays) -> Arrays:
         self._check_epoch(asked)
         self._require(self._graph is None, "it has already sent the shares of this epoch")
-        members = [int(who) for who in asked["members"]]
+        members = _parties(asked["members"])
         self._check_members(members)
         graph = self._rules.graph(members)
         near, contacts = graph.neighbours(self._me), graph.contacts(self._me)
@@ -175,12 +165,18 @@ class MaskedSumClient:
         everyone = digest_of(members)  # Parties that were told other members share no keys.
         about = self._about("way", everyone)
         for who, public, sign in zip(contacts, keys[::2], keys[1::2], strict=True):
-            self._channels[who] = derive(self._root(who, public, sign), about)
+            self._channels[who] = keyed_hash(self._root(who, public, sign), about)
             self._vouching[who] = agreement_key(self._channels[who])
         self._graph, self._neighbours = graph, near
-        shares = split(self._own.secret, len(near), graph.shares)
-        boxes = {who: share + self._own.public for who, share in zip(near, shares, strict=True)}
-        return {"boxes": self._boxes(0, boxes)}
+        secret, sealed = self._next_seeds(0)
+        boxes = dict(zip(near, split(secret, len(near), graph.shares), strict=True))
+        return _bytes(seeds=sealed) | {"boxes": self._boxes(0, boxes)}
+
+    def _next_seeds(self, number: int) -> tuple[bytes, bytes]:
+        """Make the seeds of the sum that follows sum `number`: a new secret, which opens them."""
+        self._seeds = {who: seed_after(self._channels[who], number) for who in self._neighbours}
+        secret = os.urandom(KEY)
+        return secret, seal_seeds(secret, self._seeds.values())
 
     def _on_reply(self, asked: Arrays, answer: Callable[[], Any]) -> Arrays:
         self._check_epoch(asked)
@@ -188,27 +184,25 @@ class MaskedSumClient:
         self._require(graph is not None, "reply came before shares")
         assert graph is not None
         self._require(number > self._number, f"sum {number} is not new")
-        if self._peers is None:
+        if self._held is None:
             self._require(not self._members, "this epoch has ended and needs new keys")
             self._begin(asked)
-        peers = self._peers
-        assert peers is not None
+        held = self._held
+        assert held is not None
         message = answer()
         vectors = SumLayout.of(message).pack(message, len(self._members))
-        for who, peer in peers.items():
-            pair = sorted((self._me, who))
-            seed = self._own.agree(peer.public, self._about("mask", number, *pair))
-            self._masks.add_to_all(vectors.values(), seed, 1 if self._me < who else -1)
-        seed, after = os.urandom(KEY), KeyPair()
-        self._masks.add_to_all(vectors.values(), seed)
-        halves = (
-            split(secret, len(self._neighbours), graph.shares) for secret in (seed, after.secret)
-        )
+        for who in held:
+            sign = 1 if self._me < who else -1
+            self._masks.add_to_all(vectors.values(), self._seeds[who], sign)
+        own = os.urandom(KEY)
+        self._masks.add_to_all(vectors.values(), own)
+        secret, sealed = self._next_seeds(number)
+        halves = (split(each, len(self._neighbours), graph.shares) for each in (own, secret))
         shares = dict(zip(self._neighbours, zip(*halves, strict=True), strict=True))
-        boxes = {who: b"".join(shares[who]) + after.public for who in peers}
-        self._number, self._peers = number, None
-        self._pending = PendingSum(number, peers, after)
-        return _bytes(mask=after.public, commit=commitment(number, seed)) | {
+        boxes = {who: b"".join(shares[who]) for who in held}
+        self._number, self._held = number, None
+        self._pending = PendingSum(number, held)
+        return _bytes(seeds=sealed, commit=commitment(number, own)) | {
             **vectors,
             "boxes": self._boxes(number, boxes),
         }
@@ -217,26 +211,21 @@ class MaskedSumClient:
         """Start the first sum of an epoch: store its members and the shares of the neighbours."""
         assert self._graph is not None
         self._require(asked.keys() >= {"members", "boxes"}, "an epoch started without its members")
-        members = [int(who) for who in asked["members"]]
+        members = _parties(asked["members"])
         self._check_members(members)
         self._require(set(members) <= set(self._graph.order), "some members have no keys")
         self._check_protected(members)
         there = set(members)
         near = [who for who in self._neighbours if who in there]
         boxes = unpack_fields(asked["boxes"].tobytes(), len(near))
-        inside = {
-            who: self._opened(0, who, box, SHARE + KEY)
-            for who, box in zip(near, boxes, strict=True)
-        }
-        self._peers = {
-            who: NeighbourKey(data[SHARE:], data[:SHARE]) for who, data in inside.items()
-        }
+        opened = self._opened(0, zip(near, boxes, strict=True), SHARE)
+        self._held = dict(zip(near, opened, strict=True))
         self._members = tuple(members)
 
     def _on_unmask(self, asked: Arrays) -> Arrays:
         self._check_epoch(asked)
         pending, number = self._pending, int(asked["number"])
-        alive, dead = ([int(who) for who in asked[name]] for name in ("alive", "dead"))
+        alive, dead = _parties(asked["alive"]), _parties(asked["dead"])
         ready = pending is not None and pending.number == number
         self._require(ready, f"sum {number} is not its last sum, or was opened before")
         assert pending is not None
@@ -248,21 +237,14 @@ class MaskedSumClient:
         self._require(self._me in alive, "it is itself listed as dead")
         self._check_enough(alive)
         self._check_protected(alive)
-        near = [who for who in pending.peers if who in living]
-        gone = [who for who in pending.peers if who in lost]
+        near = [who for who in pending.held if who in living]
+        gone = [who for who in pending.held if who in lost]
         boxes = unpack_fields(asked["boxes"].tobytes(), len(near))
-        inside = [
-            self._opened(number, who, box, 2 * SHARE + KEY)
-            for who, box in zip(near, boxes, strict=True)
-        ]
+        inside = list(self._opened(number, zip(near, boxes, strict=True), 2 * SHARE))
         self._pending = None  # This sum cannot be opened a second time.
         if not gone and len(alive) == len(self._members):
-            self._own = pending.after
-            self._peers = {
-                who: NeighbourKey(data[2 * SHARE :], data[SHARE : 2 * SHARE])
-                for who, data in zip(near, inside, strict=True)
-            }
-        revealed = [data[:SHARE] for data in inside] + [pending.peers[who].share for who in gone]
+            self._held = {who: data[SHARE:] for who, data in zip(near, inside, strict=True)}
+        revealed = [data[:SHARE] for data in inside] + [pending.held[who] for who in gone]
         about = self._about("sum", number, digest_of(self._graph.order), digest_of(self._members))
         return self._locked(b"".join(revealed), statement(about, alive, dead), living)
 
@@ -278,24 +260,27 @@ class MaskedSumClient:
         return _bytes(box=locked.box, locks=locked.locks, pads=pads(others, told, self._me))
 
     def _about(self, what: str, *rest: int | bytes) -> bytes:
-        if what not in self._purposes:
-            self._purposes[what] = pack_fields(what, self._rules.run, self._epoch)
-        return self._purposes[what] + pack_fields(*rest)
+        return pack_fields(what, self._rules.run, self._epoch, *rest)
 
     def _boxes(self, number: int, contents: Mapping[int, bytes]) -> np.ndarray:
         """Seal each content for its neighbour."""
+        about = self._about("box", number)
         sealed = (
-            seal(self._channels[who], data, self._about("box", number, self._me, who))
+            seal(self._channels[who], data, about + _pair(self._me, who))
             for who, data in contents.items()
         )
         return as_array(pack_fields(*sealed))
 
-    def _opened(self, number: int, sender: int, box: bytes, size: int) -> bytes:
-        about = self._about("box", number, sender, self._me)
-        data = open_box(self._channels[sender], box, about)
-        if len(data) != size:
-            raise Forged(f"party {sender} sealed {len(data)} bytes, expected are {size}")
-        return data
+    def _opened(
+        self, number: int, boxes: Iterable[tuple[int, bytes]], size: int
+    ) -> Iterator[bytes]:
+        """Open a box of each of some neighbours; all contents have the same size."""
+        about = self._about("box", number)
+        for sender, box in boxes:
+            data = open_box(self._channels[sender], box, about + _pair(sender, self._me))
+            if len(data) != size:
+                raise Forged(f"party {sender} sealed {len(data)} bytes, expected are {size}")
+            yield data
 
     def _check_epoch(self, asked: Arrays) -> None:
         epoch = int(asked["epoch"])
@@ -328,17 +313,17 @@ def cost(rules: Rules, layout: SumLayout, afresh: bool) -> tuple[int, int]:
     and signatures count as Ed25519.
     """
     parties, near = rules.asked, rules.degree(rules.asked)
-    shared, sealed = SHARE + KEY + BOX, 2 * SHARE + KEY + BOX
-    up = layout.bytes(parties) + 2 * KEY + near * sealed + near * SHARE + BOX - 4
+    shared, sealed, seeds = SHARE + BOX, 2 * SHARE + BOX, near * KEY + SEALING
+    up = layout.bytes(parties) + KEY + seeds + near * sealed + near * SHARE + BOX - 4
     down = 2 * ORDER + 4 * parties + near * sealed
     graph = rules.graph(range(parties))
     vouched = 2 * SHARE * len(graph.witnesses) * (parties - 1)
     more_up = more_down = 0
     if afresh:
-        keys = 2 * KEY + 64
+        keys = KEY + 64
         met = sum(len(graph.contacts(who)) for who in range(parties))
-        more_up = parties * (keys + near * shared)
-        more_down = parties * (ORDER + 8 * parties + near * shared) + met * (keys - KEY + 8)
+        more_up = parties * (keys + seeds + near * shared)
+        more_down = parties * (ORDER + 8 * parties + near * shared) + met * (keys + 8)
     return parties * up + vouched + more_up, parties * down + more_down
 
 
@@ -350,6 +335,15 @@ def commitment(number: int, seed: bytes) -> bytes:
 def digest_of(members: Iterable[int]) -> bytes:
     """Return the hash of a set of parties."""
     return sha256(np.array(sorted(members), ">u8").tobytes()).digest()
+
+
+def _pair(sender: int, receiver: int) -> bytes:
+    return sender.to_bytes(8, "big") + receiver.to_bytes(8, "big")
+
+
+def _parties(numbers: np.ndarray) -> list[int]:
+    found: list[int] = numbers.astype(np.int64).ravel().tolist()
+    return found
 
 
 def _bytes(**named: bytes) -> Arrays:

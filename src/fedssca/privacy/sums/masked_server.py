@@ -17,12 +17,12 @@ from fedssca.privacy.sums.agreement import Locked, statement, unlock
 from fedssca.privacy.sums.graph import MaskGraph, Rules
 from fedssca.privacy.sums.keys import (
     Forged,
-    KeyPair,
     MaskStream,
     as_array,
     pack_fields,
     unpack_fields,
 )
+from fedssca.privacy.sums.mask_seeds import opened_seeds
 from fedssca.privacy.sums.masked_client import commitment, digest_of
 from fedssca.privacy.sums.shamir import SHARE, recover
 from fedssca.privacy.sums.sum_layout import MASKED, SumLayout
@@ -40,10 +40,10 @@ class Epoch(NamedTuple):
     """The neighbours of each party."""
     live: dict[int, tuple[int, ...]]
     """For each party that sent shares: those of its neighbours that also sent shares."""
-    publics: dict[int, bytes]
-    """The public mask keys of the next sum."""
+    seeds: dict[int, bytes]
+    """The sealed seeds of each party's masks in the next sum."""
     boxes: dict[int, dict[int, bytes]]
-    """Before the first sum: sender -> receiver -> the sealed share of the sender's key."""
+    """Before the first sum: sender -> receiver -> the sealed share of what opens the seeds."""
 
     @property
     def members(self) -> list[int]:
@@ -58,10 +58,10 @@ class MaskedReply(NamedTuple):
     """The vectors of the masked message y_i."""
     commit: bytes
     """The commitment to the seed b_i."""
-    public: bytes
-    """The public mask key of the next sum."""
+    seeds: bytes
+    """The sealed seeds of its masks in the next sum."""
     boxes: dict[int, bytes]
-    """Receiver -> the sealed shares of b_i and of the key of the next sum."""
+    """Receiver -> the sealed shares of b_i and of what opens the next seeds."""
 
 
 class MaskedSumServer:
@@ -96,9 +96,9 @@ class MaskedSumServer:
             self._epoch += 1
             request = {"epoch": np.asarray(self._epoch, np.int64)}
             keys = {
-                who: [said[name].tobytes() for name in ("channel", "mask", "sign")]
+                who: pack_fields(said["channel"].tobytes(), said["sign"].tobytes())
                 for who, said in complete(
-                    ask("keys", dict.fromkeys(asked, request)), "channel", "mask", "sign"
+                    ask("keys", dict.fromkeys(asked, request)), "channel", "sign"
                 ).items()
             }
             self._check_enough(keys)
@@ -106,20 +106,20 @@ class MaskedSumServer:
             near = {who: graph.neighbours(who) for who in keys}
             request["members"] = np.array(sorted(keys), np.int32)
             theirs = {
-                who: pack_fields(*(k for j in graph.contacts(who) for k in keys[j][::2]))
-                for who in keys
+                who: as_array(b"".join([keys[j] for j in graph.contacts(who)])) for who in keys
             }
-            shared = ask("shares", {who: request | {"keys": as_array(theirs[who])} for who in keys})
+            shared = ask("shares", {who: request | {"keys": theirs[who]} for who in keys})
+            given = complete(shared, "boxes", "seeds")
             boxes = {
                 who: found
-                for who, said in complete(shared, "boxes").items()
+                for who, said in given.items()
                 if (found := _addressed(said["boxes"], near[who])) is not None
             }
             self._check_enough(boxes)
             if not graph.unprotected(boxes):
                 live = {who: tuple(j for j in near[who] if j in boxes) for who in boxes}
-                publics = {who: keys[who][1] for who in boxes}
-                return Epoch(graph, near, live, publics, boxes)
+                seeds = {who: given[who]["seeds"].tobytes() for who in boxes}
+                return Epoch(graph, near, live, seeds, boxes)
             asked = sorted(boxes)
 
     def _masked(self, ask: Ask, epoch: Epoch, layout: SumLayout) -> dict[int, MaskedReply]:
@@ -133,13 +133,13 @@ class MaskedSumServer:
                 requests[who] = requests[who] | members | {"boxes": own}
         replies = {}
         addends = len(epoch.members)
-        names = (MASKED, "mask", "commit", "boxes")
+        names = (MASKED, "seeds", "commit", "boxes")
         for who, said in complete(ask("reply", requests), *names).items():
             boxes = _addressed(said["boxes"], epoch.live[who])
             if boxes is not None and layout.fits(said, addends):
                 masked = {name: said[name] for name in layout.nothing(addends)}
                 replies[who] = MaskedReply(
-                    masked, said["commit"].tobytes(), said["mask"].tobytes(), boxes
+                    masked, said["commit"].tobytes(), said["seeds"].tobytes(), boxes
                 )
         self._check_enough(replies)
         return replies
@@ -171,8 +171,8 @@ class MaskedSumServer:
         for who in dead:
             self._cancel(total, epoch, who, shares, replies)
         if not dead and len(said) == len(alive):
-            publics = {who: reply.public for who, reply in replies.items()}
-            self._current = epoch._replace(publics=publics, boxes={})
+            seeds = {who: reply.seeds for who, reply in replies.items()}
+            self._current = epoch._replace(seeds=seeds, boxes={})
         return total
 
     def _unlocked(
@@ -215,13 +215,19 @@ class MaskedSumServer:
         replies: Mapping[int, MaskedReply],
     ) -> None:
         """Remove the masks that its neighbours share with a party that did not answer."""
-        public = epoch.publics[gone]
-        fits: Callable[[bytes], bool] = lambda secret: KeyPair(secret).public == public  # noqa: E731
-        key = KeyPair(self._joined(epoch, gone, shares, fits))
-        for who in epoch.live[gone]:
+        near = epoch.near[gone]
+
+        def fits(secret: bytes) -> bool:
+            try:
+                opened_seeds(secret, epoch.seeds[gone], len(near))
+            except Forged:
+                return False
+            return True
+
+        secret = self._joined(epoch, gone, shares, fits)
+        seeds = opened_seeds(secret, epoch.seeds[gone], len(near))
+        for who, seed in zip(near, seeds, strict=True):
             if who in replies:
-                pair = sorted((gone, who))
-                seed = key.agree(epoch.publics[who], self._about("mask", *pair))
                 self._masks.add_to_all(total.values(), seed, -1 if who < gone else 1)
 
     def _joined(

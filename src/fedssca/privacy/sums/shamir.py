@@ -1,17 +1,18 @@
 """Shamir's secret sharing: any `threshold` shares give the secret, fewer say nothing about it.
 
-share(x) = secret + c_1 x + ... + c_(t-1) x^(t-1) modulo p, with random c; the secret is the value
-at 0 of the polynomial through any t points. p is the first prime above 2^256, so that secrets of
-32 bytes fit.
+The shares are values at 1, 2, ... of a random polynomial of degree t - 1 modulo p, whose value at 0
+is the secret. It is fixed by any t of its values: t - 1 shares are drawn at random, and the others
+follow from these and the secret. p is the first prime above 2^256, so that secrets of 32 bytes fit.
 """
 
 from __future__ import annotations
 
 import math
-import secrets
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import accumulate, combinations
+from operator import mul
 from typing import NamedTuple
 
 from fedssca.privacy.sums import polynomials
@@ -22,6 +23,8 @@ __all__ = ["PRIME", "SHARE", "Recovered", "combine", "recover", "split"]
 PRIME = 2**256 + 297
 SHARE = KEY + 1
 """The number of bytes of a share."""
+DRAWN = KEY + 16
+"""The number of random bytes of a share: reduced modulo p they are uniform to 2^-127."""
 TRIES = 1000
 """How many combinations of shares are tried where too many are wrong to be decoded."""
 
@@ -30,15 +33,16 @@ def split(secret: bytes, holders: int, threshold: int) -> list[bytes]:
     """Return one share for each of the holders 1, 2, ...; `threshold` of them are needed."""
     if not 1 <= threshold <= holders or len(secret) != KEY:
         raise ValueError(f"{threshold} of {holders} shares of a secret of {len(secret)} bytes")
-    powers = [secrets.randbelow(PRIME) for _ in range(threshold - 1)]
-    powers.append(int.from_bytes(secret, "little"))
-    shares = []
-    for x in range(1, holders + 1):
-        value = 0
-        for c in powers:
-            value = value * x + c  # x is small: one reduction at the end takes a third of the time
-        shares.append((value % PRIME).to_bytes(SHARE, "little"))
-    return shares
+    drawn = os.urandom(DRAWN * (threshold - 1))
+    values = [
+        int.from_bytes(drawn[at : at + DRAWN], "little") % PRIME
+        for at in range(0, len(drawn), DRAWN)
+    ]
+    known = [int.from_bytes(secret, "little"), *values]
+    points = tuple(range(threshold))
+    for x in range(threshold, holders + 1):
+        values.append(sum(map(mul, _weights(points, x), known)) % PRIME)
+    return [value.to_bytes(SHARE, "little") for value in values]
 
 
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
@@ -47,8 +51,7 @@ def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
         raise ValueError(f"{len(shares)} shares, {threshold} are needed")
     points = tuple(sorted(shares))[:threshold]
     values = [int.from_bytes(shares[x], "little") for x in points]
-    secret = sum(a * b for a, b in zip(_at_zero(points), values, strict=True)) % PRIME
-    return _as_secret(secret)
+    return _as_secret(sum(map(mul, _weights(points, 0), values)) % PRIME)
 
 
 class Recovered(NamedTuple):
@@ -92,15 +95,22 @@ def _as_secret(number: int) -> bytes:
     return (number % 2 ** (8 * KEY)).to_bytes(KEY, "little")
 
 
-@lru_cache(maxsize=1024)
-def _at_zero(points: tuple[int, ...]) -> tuple[int, ...]:
-    """The coefficients of Lagrange's interpolation at 0."""
-    found = []
-    for x in points:
-        top = bottom = 1
-        for other in points:
-            if other != x:
-                top = top * other % PRIME
-                bottom = bottom * (other - x) % PRIME
-        found.append(top * pow(bottom, -1, PRIME) % PRIME)
-    return tuple(found)
+@lru_cache(maxsize=4096)
+def _weights(points: tuple[int, ...], at: int) -> tuple[int, ...]:
+    """The weights of the values at `points` in the value at one other point, after Lagrange.
+
+    The weight of point x is the product of (at - z) / (x - z) over the other points z.
+    """
+    tops = math.prod(at - z for z in points)
+    bottoms = [(at - x) * math.prod(x - z for z in points if z != x) % PRIME for x in points]
+    return tuple(tops * inverse % PRIME for inverse in _inverses(bottoms))
+
+
+def _inverses(numbers: Sequence[int]) -> list[int]:
+    """1 / x modulo p for all of them: one inversion and three products for each."""
+    before = list(accumulate(numbers, lambda a, b: a * b % PRIME, initial=1))
+    rest, found = pow(before[-1], -1, PRIME), []
+    for number, product in zip(reversed(numbers), reversed(before[:-1]), strict=True):
+        found.append(rest * product % PRIME)
+        rest = rest * number % PRIME
+    return found[::-1]

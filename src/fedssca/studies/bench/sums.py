@@ -24,10 +24,13 @@ NUMBERS = (1, 101_632)
 class SumParties:
     """Parties in this process; whoever is in `gone` vanishes in that phase."""
 
-    def __init__(self, parties: int, size: int, make: Callable[[int, Any], Answerer]) -> None:
+    def __init__(
+        self, parties: int, size: int, make: Callable[[int, Any], Answerer], alone: bool = True
+    ) -> None:
+        """With `alone` each verifies all signatures itself, as sites do and a simulation not."""
         from fedssca.privacy.sums.keys import simulated_identities
 
-        identities = simulated_identities(parties)
+        identities = simulated_identities(parties, alone)
         self.halves = [make(number, identities[number]) for number in range(parties)]
         draw = np.random.default_rng(0).normal
         self.inputs = [draw(size=size).astype(np.float32) for _ in range(parties)]
@@ -56,14 +59,14 @@ class SumParties:
         return seconds, float(np.linalg.norm(found.total - exact) / np.linalg.norm(exact))
 
 
-def masked_parties(parties: int, size: int) -> tuple[SumParties, Adder]:
+def masked_parties(parties: int, size: int, alone: bool = True) -> tuple[SumParties, Adder]:
     """Return the clients and the server of masked sums, with default rules."""
     from fedssca.privacy.sums.graph import Rules
     from fedssca.privacy.sums.masked_client import MaskedSumClient
     from fedssca.privacy.sums.masked_server import MaskedSumServer
 
     rules = Rules(RUN, parties)
-    clients = SumParties(parties, size, lambda n, who: MaskedSumClient(n, who, rules))
+    clients = SumParties(parties, size, lambda n, who: MaskedSumClient(n, who, rules), alone)
     return clients, MaskedSumServer(rules)
 
 
