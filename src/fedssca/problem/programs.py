@@ -58,7 +58,9 @@ def shared(function: Callable[..., R]) -> Callable[..., R]:
     def prepared(program: ClosedJaxpr) -> tuple[Callable[..., Any], list[Any]]:
         held = [each for each in program.consts if not _structural(each)]
         with jax.ensure_compile_time_eval():  # the first call may come from another program
-            return _compiled(_Program(program)), jax.device_put(held)
+            return _compiled(
+                _Program(program, getattr(function, "__name__", "run"))
+            ), jax.device_put(held)
 
     @wraps(function)
     def call(*args: Any) -> R:
@@ -83,8 +85,8 @@ def _structural(held: Any) -> bool:
 class _Program:
     """A traced program, equal to those with the same steps and the same structure."""
 
-    def __init__(self, traced: ClosedJaxpr) -> None:
-        self.steps = traced.jaxpr
+    def __init__(self, traced: ClosedJaxpr, name: str) -> None:
+        self.steps, self.name = traced.jaxpr, name
         self.structure = [held if _structural(held) else None for held in traced.consts]
         self._form = form(traced.jaxpr), as_key(self.structure)
         self._hash = hash(self._form)
@@ -103,6 +105,7 @@ def _compiled(program: _Program) -> Callable[[list[Array], list[Any]], list[Arra
         consts = [next(numbers) if fixed is None else fixed for fixed in program.structure]
         return jax.core.eval_jaxpr(program.steps, consts, *given)
 
+    run.__name__ = program.name  # profiles and the files of the persistent cache show it
     return jax.jit(run)
 
 

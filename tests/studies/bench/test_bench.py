@@ -241,7 +241,7 @@ def test_peers_train_the_same_network(
     common = importlib.import_module("common")
     given = common.Settings(**files, **dataclasses.asdict(plan), seed=0, launched=0.0)
     loaded = common.load(given)
-    problem = classifier_models.classifier(peers.network_of(network, 9))
+    problem = classifier_models.classifier(deep.network_of(network, 9))
     batch = {"x": data.x[: len(loaded.y)], "y": data.y[: len(loaded.y)]}
     ours = problem.scores(problem.start, batch)
     np.testing.assert_allclose(common.scores(loaded.w, loaded.x), ours, rtol=2e-4, atol=2e-5)

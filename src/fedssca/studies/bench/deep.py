@@ -20,7 +20,10 @@ from fedssca.problem.models import classifier, cnn, mlp
 from fedssca.studies.bench.task import CLASSES, FEATURES, SCALE, Images, rounds_of, rows_for
 from fedssca.studies.bench.timing import Workload, interleave, summary
 
-__all__ = ["BATCH", "CLIENTS", "DEEP", "ROWS", "STEPS", "convolutional", "dense", "measure_deep"]
+__all__ = [
+    *("BATCH", "CLIENTS", "DEEP", "ROWS", "STEPS"),
+    *("convolutional", "dense", "measure_deep", "network_of"),
+]
 
 CLIENTS, ROWS, BATCH = 10, 6000, 100
 STEPS: dict[str, Any] = {"rho": power(0.9, 0.3), "gamma": power(0.9, 0.6), "tau": 0.1}
@@ -29,6 +32,11 @@ DEEP: dict[str, Callable[[], AnyModel]] = {
     "cnn": lambda: cnn((28, 28), CLASSES, CHANNELS, (TOP,), "relu", scale=SCALE),
     "mlp3": lambda: mlp(FEATURES, LAYERS, CLASSES, "relu", scale=SCALE),
 }
+
+
+def network_of(name: str, hidden: int) -> AnyModel:
+    """Return the network "cnn", or the one of the other sections with so many hidden units."""
+    return DEEP["cnn"]() if name == "cnn" else mlp(FEATURES, hidden, CLASSES, scale=SCALE)
 
 
 def measure_deep(

@@ -27,7 +27,7 @@ def main(path: str) -> None:
     from fedssca.problem.models import classifier
     from fedssca.rounds.fused import Fused
     from fedssca.run.versions import versions
-    from fedssca.studies.bench.peers import network_of
+    from fedssca.studies.bench.deep import network_of
 
     given: dict[str, Any] = json.loads(Path(path).read_text())
     data = np.load(given["data"])

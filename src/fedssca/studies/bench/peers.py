@@ -18,11 +18,9 @@ import jax
 import numpy as np
 
 from fedssca.errors import UserError
-from fedssca.problem.forms import AnyModel
-from fedssca.problem.models import mlp
 from fedssca.studies.bench.child import last_line, run_child
-from fedssca.studies.bench.deep import DEEP
-from fedssca.studies.bench.task import CLASSES, FEATURES, SCALE, Images
+from fedssca.studies.bench.deep import network_of
+from fedssca.studies.bench.task import SCALE, Images
 from fedssca.studies.bench.venv import prepare
 
 __all__ = ["PEERS", "PeerTiming", "Plan", "folder", "measure", "measure_peers", "read_timing"]
@@ -94,11 +92,6 @@ def measure_peers(
         return measure(data, own, cycles, commands, told, failures=failures, installs=installs)
 
     return measured("mlp") | {"peers_cnn": measured("cnn")}
-
-
-def network_of(name: str, hidden: int) -> AnyModel:
-    """Return the network that all train."""
-    return DEEP["cnn"]() if name == "cnn" else mlp(FEATURES, hidden, CLASSES, scale=SCALE)
 
 
 def measure(
