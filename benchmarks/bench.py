@@ -24,10 +24,23 @@ Table = Sequence[Mapping[str, Any]]
 NETWORKS = {"mlp": "network 784-128-10", "cnn": "convolutional network"}
 DEEP = {"cnn": "convolutional network, as above", "mlp3": "dense network 784-256-128-64-10"}
 OWN = "fedssca"
+PEERS = {
+    "ours": OWN,
+    "pytorch": "PyTorch, careful loop over clients",
+    "pytorch-joined": "PyTorch, all clients at once, no longer a federated program",
+    "flower": "Flower's simulation",
+    "nvflare": "NVFlare's simulator",
+    "pfl": "pfl-research",
+    "fedjax": "FedJAX",
+}
 
 
 def milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:.{0 if seconds > 0.02 else 2 if seconds < 0.001 else 1}f}"
+
+
+def two_digits(number: float) -> str:
+    return f"{float(f'{number:.2g}'):g}"
 
 
 def limit_tables(found: Found) -> list[Table]:
@@ -122,9 +135,10 @@ def peers_tables(found: Found) -> list[Table]:
     return [
         [
             {
-                "": f"{name}, {row['variant']}" if row.get("variant") else name,
-                "ms per round": f"{1e3 * row['seconds']:.2g}",
-                f"relative to {OWN}": f"{one['peers'].get(name, 1.0):.3g}",
+                "": PEERS[name] + (f" ({row['variant']})" if row.get("variant") else ""),
+                "ms per round": two_digits(1e3 * row["seconds"]),
+                f"relative to {OWN}": two_digits(one["peers"].get(name, 1.0)),
+                "loss": f"{row['loss']:.3f}",
             }
             for name, row in one["peers_details"].items()
             if name not in one["peers_failed"]

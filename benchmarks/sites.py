@@ -36,9 +36,8 @@ def main() -> None:
     of, curve = found["sites"], found["sites_memory"]
     shown = f"{of['server_megabytes_end']:.0f}"
     if said.rows:
-        shown = ", ".join(
-            f"{row['server']:.0f} (round {row['round']})" for row in curve[:: len(curve) - 1]
-        )
+        told = (curve[0], curve[len(curve) // 2], curve[-1])
+        shown = ", ".join(f"{row['server']:.0f} (round {row['round']})" for row in told)
     row = {
         "sites": of["sites"],
         "MB per site": f"{of['megabytes_per_site']:.0f}",
