@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -71,6 +72,9 @@ def deployed(slow: bool, settings: list[str], seed: int) -> float:
     from fedssca.deploy.submit import Follower, SubmittedRun, await_sites, follow
     from fedssca.system import keep_compiled_programs
 
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)  # the table alone goes to stdout
+
     keep_compiled_programs()  # once for all sites
     config = parse(CONFIG.format(rounds=41, every=20), [*settings, f"run.seed={seed}"])
     folder = Path(__file__).parents[1] / "tests/deploy/mortal"
@@ -89,7 +93,7 @@ def deployed(slow: bool, settings: list[str], seed: int) -> float:
         await_sites(session, made.sites, 600)
         run = SubmittedRun.new(made.sites, render(config))
         run.write(Path(out) / "run")
-        follow(session, run, Path(out) / "run", False, Follower(lambda *_: None, print), 600.0)
+        follow(session, run, Path(out) / "run", False, Follower(lambda *_: None, tell), 600.0)
         lines = (Path(out) / "run/metrics.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     first = rows[0]["seconds"]
