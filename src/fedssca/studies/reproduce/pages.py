@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 Row = dict[str, Any]
+Draw = Callable[[IO[bytes], IO[bytes]], None]
+"""Draws a figure into a PNG file and an SVG file."""
 X_NAMES = {
     "trajectory": "round",
     "tradeoff": "samples",
@@ -80,8 +82,6 @@ def write_panel(
     """Write NAME.csv, .png, .svg, .md and .json of a panel; return the content of NAME.json."""
     shown, verdicts, name = lines(panel, found), check_all(panel, found, tuned_check), panel.name
     before = read_about(out, name)
-    png, svg = io.BytesIO(), io.BytesIO()
-    figure.draw(panel, shown, found, png, svg)
     about = {
         "name": name,
         "title": panel.title,
@@ -94,14 +94,13 @@ def write_panel(
     }
     if before:
         about |= carried_on(before, found, origin.fingerprint)
-    for ending, content in {
-        "csv": _csv(panel, shown).encode(),
-        "png": png.getvalue(),
-        "svg": svg.getvalue(),
-        "md": panel_page(about).encode(),
-        "json": (json.dumps(about, indent=1) + "\n").encode(),
-    }.items():
-        put(out, f"{name}.{ending}", content)
+    put_files(
+        out,
+        about,
+        csv=_csv(panel, shown),
+        draw=lambda png, svg: figure.draw(panel, shown, found, png, svg),
+        page=panel_page,
+    )
     return about
 
 
@@ -289,6 +288,20 @@ def check_folder(out: Path) -> None:
         ) from error
     put(out, ".probe", b"")
     (out / ".probe").unlink()
+
+
+def put_files(out: Path, about: Row, *, csv: str, draw: Draw, page: Callable[[Row], str]) -> None:
+    """Write NAME.csv, .png, .svg, .md and .json, where `about` is the content of NAME.json."""
+    png, svg = io.BytesIO(), io.BytesIO()
+    draw(png, svg)
+    for ending, content in {
+        "csv": csv.encode(),
+        "png": png.getvalue(),
+        "svg": svg.getvalue(),
+        "md": page(about).encode(),
+        "json": (json.dumps(about, indent=1) + "\n").encode(),
+    }.items():
+        put(out, f"{about['name']}.{ending}", content)
 
 
 def put(out: Path, name: str, content: bytes) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import io
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from fedssca.studies.reproduce.pages import Origin, put
+from fedssca.studies.reproduce.pages import Draw, Origin, put_files
 
 __all__ = ["page_of", "write_files"]
 
 Row = dict[str, Any]
-Draw = Callable[[IO[bytes], IO[bytes]], None]
-"""Draws a figure into a PNG file and an SVG file."""
 
 
 def write_files(
@@ -38,16 +34,7 @@ def write_files(
         "verdict": verdict,
         **origin._asdict(),
     }
-    png, svg = io.BytesIO(), io.BytesIO()
-    draw(png, svg)
-    for ending, content in {
-        "csv": csv.encode(),
-        "png": png.getvalue(),
-        "svg": svg.getvalue(),
-        "md": page(about).encode(),
-        "json": (json.dumps(about, indent=1) + "\n").encode(),
-    }.items():
-        put(out, f"{name}.{ending}", content)
+    put_files(out, about, csv=csv, draw=draw, page=page)
     return about
 
 
