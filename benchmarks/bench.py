@@ -39,10 +39,6 @@ def milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:.{0 if seconds > 0.02 else 2 if seconds < 0.001 else 1}f}"
 
 
-def two_digits(number: float) -> str:
-    return f"{float(f'{number:.2g}'):g}"
-
-
 def limit_tables(found: Found) -> list[Table]:
     """Rounds beside their two products, and what extras cost."""
     rounds = []
@@ -136,8 +132,8 @@ def peers_tables(found: Found) -> list[Table]:
         [
             {
                 "": PEERS[name] + (f" ({row['variant']})" if row.get("variant") else ""),
-                "ms per round": two_digits(1e3 * row["seconds"]),
-                f"relative to {OWN}": two_digits(one["peers"].get(name, 1.0)),
+                "ms per round": milliseconds(row["seconds"]),
+                f"relative to {OWN}": f"{one['peers'].get(name, 1.0):.3g}",
                 "loss": f"{row['loss']:.3f}",
             }
             for name, row in one["peers_details"].items()
